@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import typing as t
 from pathlib import Path
@@ -491,3 +492,70 @@ def test_a_kill_at_any_point_is_fixed_by_the_next_run(node: LiveNode) -> None:
         assert everything() == whole, count
         assert predicted(node, wanted) == [], count
         run(node, [], state="absent")
+
+
+FLAT = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, provider: none, mtu: 4200}
+rails:
+  gpu[01:02]:
+    {subnet: 10.248.0.0/16, gateway: last, hosts: +1-+99, subnet6: "fd00:11::/64", hosts6: +1-+99, numbering: node}
+profiles: {guest: {ports: {gpu01: {netdev: rail1}, gpu02: {netdev: rail2}}}}
+nodes: {n-1: {profile: guest}}
+"""
+# ARP requests for an address, and the MAC addresses that answer until there is no more answer (RFC 826).
+ASKER = """
+import socket, struct, sys
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806))
+sock.bind(("br0", 0))
+sock.settimeout(0.5)
+own, answers = sock.getsockname()[4], set()
+head = struct.pack("!6s6sHHHBBH", b"\\xff" * 6, own, 0x0806, 1, 0x0800, 6, 4, 1)
+source, target = (socket.inet_aton(text) for text in sys.argv[1:])
+for _try in range(60):
+    sock.send(head + own + source + b"\\0" * 6 + target)
+    try:
+        while True:
+            frame = sock.recv(64)
+            if frame[20:22] == b"\\0\\2" and frame[28:32] == target:
+                answers.add(frame[22:28].hex(":"))
+    except socket.timeout:
+        if answers:
+            break
+print(" ".join(sorted(answers)))
+"""
+
+
+@in_own_namespace
+def test_ports_of_one_network_answer_only_for_their_own_addresses(node: LiveNode) -> None:
+    plan = lint(FLAT.encode()).plan
+    assert plan
+    ports = port_options(plan.node_vars(plan.nodes[0])["ports"], "rail_ports")
+    assert [(each["address"], each["address6"]) for each in ports] == [
+        ("10.248.0.1/16", "fd00:11::1/64"),
+        ("10.248.0.2/16", "fd00:11::2/64"),
+    ]
+    node.leaf("ip", "link", "add", "br0", "type", "bridge")
+    node.leaf("ip", "addr", "add", "10.248.0.100/16", "dev", "br0")
+    for number in (1, 2):
+        node.rail(number)
+        node.leaf("ip", "link", "set", "leaf%d" % number, "master", "br0")
+    node.leaf("ip", "link", "set", "br0", "up")
+    run(node, ports)
+    assert run(node, ports)["changes"] == []
+    macs = {number: shown("link", "show", "dev", "rail%d" % number)[0]["address"] for number in (1, 2)}
+
+    def answers(number: int) -> list[str]:
+        return node.leaf(sys.executable, "-c", ASKER, "10.248.0.100", "10.248.0.%d" % number).split()
+
+    for number in (1, 2):
+        assert answers(number) == [macs[number]]
+        found = shown("route", "get", "10.248.0.100", "from", "10.248.0.%d" % number)
+        assert found[0]["dev"] == "rail%d" % number, "the rule by source selects the port"
+    # each of the two settings is enough, and without both the kernel answers through any port
+    conf = "/proc/sys/net/ipv4/conf/rail%d/%s"
+    for left, expected in (("arp_filter", 1), ("arp_ignore", 1), (None, 2)):
+        for number in (1, 2):
+            for key in ("arp_filter", "arp_ignore"):
+                Path(conf % (number, key)).write_text("1" if key == left else "0")
+        assert [len(answers(number)) for number in (1, 2)] == [expected] * 2

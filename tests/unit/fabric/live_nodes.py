@@ -106,7 +106,7 @@ def _nic(node: Row, port: Row, layer: str) -> Row:
         _bare(_pci(port), port["netdev"]),
         slot=(port["match"] or {}).get("slot"),
         serial=(port["match"] or {}).get("serial"),
-        link_layer=layer,
+        link_layer=port.get("link_layer") or layer,
         mtu=port["mtu"],
         speed=expect["speed"] * 1000 if expect["speed"] else None,
         rdma=[] if soft else [device],
@@ -120,7 +120,8 @@ def _other(other: Row) -> Row:
 
 def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
-    row = {"device": device, "port": 1, "type": port["rdma"]["type"], "link_layer": layer, "rate": 100.0}
+    row = {"device": device, "port": 1, "type": port["rdma"]["type"], "rate": 100.0}
+    row["link_layer"] = port.get("link_layer") or layer
     return [dict(row, netdev=port["netdev"], pci=pci)]
 
 

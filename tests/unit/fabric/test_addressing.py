@@ -760,13 +760,22 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         [("taken", "taken")],
         "all addresses of pods (172.16.11.1-172.16.11.200) are taken",
     ),
+    ("taken and gateway", common(gateway=".9", taken={"a": ".9"}), None, Demand(), [], ""),
     (
-        "taken and gateway",
-        common(gateway=".9", taken={"a": ".9"}),
+        "taken network, gateway and broadcast address",
+        common(gateway=".1", pods=".0-.199", hosts=".200-.255", taken={"a": [".0-.9", ".250-.255"]}),
         None,
         Demand(),
-        [("gateway-held", "taken.a")],
-        "172.16.11.9",
+        [],
+        "",
+    ),
+    (
+        "gateway beside taken addresses",
+        common(gateway=".10", pods=".0-.199", taken={"a": ".0-.9"}),
+        None,
+        Demand(),
+        [("gateway-held", "pods")],
+        "contains the gateway 172.16.11.10",
     ),
     (
         "taken elsewhere",
@@ -1064,12 +1073,18 @@ def test_figures_of_the_page_match_the_planner() -> None:
         network = net(words.pop("subnet"))
         units = Units(words.pop("units")) if "units" in words else None
         demand = Demand(words["nodes"], words.pop("nodes"), words.pop("pods_per_node", None))
+        rails = words.pop("rails", 0)
         scheme = common(words.pop("mode"), network, **words)
         modes.add(scheme.mode)
+        if rails:
+            scheme = replace(scheme, part=address_schemes.Part(1, rails))
         plan = planner(scheme, units)
         assert plan.problems(demand) == []
         assert len(nodes) >= 3
         for row in nodes:
+            if rails:
+                plan = planner(replace(scheme, part=address_schemes.Part(int(row["rail"]), rails)), units)
+                assert plan.problems(demand) == []
             unit, place = int(row.get("unit", 1)), int(row.get("place", 1))
             index = int(row["index"]) if "index" in row else units.index(unit, place) if units else place
             share = plan.share(unit, place, index)

@@ -20,6 +20,10 @@ from tests import yaml_text
 ROOT = Path(__file__).resolve().parents[3]
 WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
 
+# Keys that only rails with values of their own have, and the inventories with such rails.
+KIND = ("role", "link_layer", "attachment", "qos")
+KINDS = ("ib-compute-roce-storage",)
+
 
 def _page(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -46,9 +50,12 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
         found = plan.node_vars(planned)
         assert list(found) == [key for key in found if key in node] and set(found) == set(node)
         for each in found["ports"]:
-            assert set(each) == set(port)
-            for key in ("rdma", "expect", "leaf", "pods", "names", "sysctl"):
+            assert set(each) - set(KIND) == set(port) - set(KIND)
+            assert name in KINDS or not set(each) & set(KIND)
+            for key in ("rdma", "expect", "leaf", "pods", "names"):
                 assert each[key] is None or set(each[key]) == set(port[key]), key
+            assert set(each["sysctl"]) - {"arp_filter"} == set(port["sysctl"])
+            assert ("arp_filter" in each["sysctl"]) == (name == "flat-roce")
 
 
 @pytest.mark.parametrize("name", WORKED)
@@ -60,10 +67,13 @@ def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
     plain = set(rail) - {None, "subnet6"}  # an ellipsis replaces the others of IPv6
     for each in document["rails"]:
         six = {key + "6" for key in ("subnet", "gateway", "pods", "hosts", "capacity", "pool")}
-        assert set(each) == plain | six
+        numbering = {"numbering"} if name == "flat-roce" else set()
+        assert set(each) - set(KIND) == (plain | six | numbering) - set(KIND)
+        assert name in KINDS or not set(each) & set(KIND)
         if each["capacity"]:
             assert set(each["capacity"]) == set(rail["capacity"])
-            assert set(each["capacity"]["taken"]) == set(rail["capacity"]["taken"])
+            shared = {"rails"} if name in ("flat-roce", "node-first") else set()
+            assert set(each["capacity"]["taken"]) == set(rail["capacity"]["taken"]) | shared
             assert sum(each["capacity"]["taken"].values()) + each["capacity"]["pods"] == each["capacity"]["addresses"]
         assert all(set(network) == set(rail["networks"][0]) for network in each["networks"])
     for unit in document["units"]:

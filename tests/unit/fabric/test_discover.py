@@ -39,7 +39,7 @@ WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabr
 MODULES = ("rail_ports", "sriov_vfs", "rdma_link")
 Row = t.Dict[str, t.Any]
 # Where neither RDMA devices nor netdevs have the rails' names.
-TEMPLATES = {"infiniband-sriov": "gpu{n:02}", "ipoib": "gpu{n:02}"}
+TEMPLATES = {"infiniband-sriov": "gpu{n:02}", "ipoib": "gpu{n:02}", "ib-compute-roce-storage": "gpu{n:02}"}
 
 
 def plan_of(name: str) -> Plan:

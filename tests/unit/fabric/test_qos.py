@@ -309,7 +309,19 @@ def test_one_mistake_is_one_finding(text: str, fabric: dict[str, t.Any], expecte
 
 def test_the_severities() -> None:
     warnings = {rule.code for rule in vars(rules).values() if getattr(rule, "severity", None) == WARNING}
-    assert warnings == {"RY705", "RY706", "RY708", "RY709", "RY710", "RY713", "RY714", "RY715", "RY717", "RY718"}
+    assert warnings == {
+        "RY705",
+        "RY706",
+        "RY708",
+        "RY709",
+        "RY710",
+        "RY713",
+        "RY714",
+        "RY715",
+        "RY717",
+        "RY718",
+        "RY719",
+    }
 
 
 def test_the_remedy_of_a_notification_on_a_lossless_priority_is_one() -> None:

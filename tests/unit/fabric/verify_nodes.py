@@ -189,6 +189,9 @@ class World:
                 continue
             own = self.fabric["subnets"][port["rail"]]["mode"] != "subnet"
             address = ipaddress.ip_address(share["first" + six]) + (0 if own else node["index"] - 1)
+            if node.get("agent"):
+                slots = next(rail["slots"] for rail in node["agent"]["rails"] if rail["rail"] == port["rail"])
+                address = ipaddress.ip_interface(slots[0]["address" + six]).ip
             prefix = share["subnet" + six].partition("/")[2]
             bits = 128 if six else 32
             found["addresses"].append({"netdev": name, "address": "%s/%s" % (address, prefix), "secondary": False})

@@ -682,6 +682,32 @@ def test_strict_reverse_path_filtering_is_refused_and_weaker_conflicts_reported(
     assert any("arp_announce is 2" in text for text in result["warnings"])
 
 
+def test_ports_in_one_subnet_answer_arp_requests_for_their_own_addresses_only(node: Node) -> None:
+    flat = [
+        port(rail, address="10.248.0.%d/16" % rail, gateway=None, sysctl={"arp_filter": 1, "arp_ignore": 1})
+        for rail in (1, 2)
+    ]
+    result = run(node, flat)
+    assert sorted(route[:3] for route in node.kernel.summary()["routes"]) == [
+        (101, "10.248.0.0/16", 3),
+        (102, "10.248.0.0/16", 4),
+        (254, "10.248.0.0/16", 3),
+        (254, "10.248.0.0/16", 4),
+    ]
+    assert result["effective_sysctl"] == {
+        "enp11s0": {"arp_filter": 1, "arp_ignore": 1},
+        "enp12s0": {"arp_filter": 1, "arp_ignore": 1},
+    }
+    assert node.kernel.sysctl("enp11s0", "arp_filter").read_text().strip() == "1"
+    text = (node.root / "etc/sysctl.d/90-railyard.conf").read_text()
+    assert "net.ipv4.conf.enp11s0.arp_filter = 1" in text
+    assert changes(node, flat) == []
+    node.kernel.sysctl("all", "arp_filter").write_text("1")
+    result = run(node, [port(1, sysctl={"arp_filter": 0})])
+    assert result["effective_sysctl"]["enp11s0"] == {"arp_filter": 1}, "the kernel takes either"
+    assert any("arp_filter is 1" in text for text in result["warnings"])
+
+
 def test_a_missing_back_end_is_an_error_if_settings_are_persistent(tmp_path: Path) -> None:
     node = Node(tmp_path, units=())
     assert "neither netplan nor NetworkManager nor systemd-networkd" in errors(node, PORTS)
@@ -703,7 +729,8 @@ def test_gathered_settings_are_those_of_the_kernel(node: Node) -> None:
     node.kernel.set_link(3, mtu=1500)
     asked = [{"rail": "a", "netdev": "enp11s0"}, {"rail": "b", "pci": "0000:ff:00.0"}]
     first, second = subsystem(node, asked, state="gathered").observe()["ports"]
-    assert first == port(1, rail="a", mtu=1500)
+    settings = {"arp_ignore": 1, "arp_announce": 2, "arp_filter": 0, "rp_filter": 2}
+    assert first == port(1, rail="a", mtu=1500, sysctl=settings)
     assert (second["pci"], second["netdev"], second["address"]) == ("0000:ff:00.0", None, None)
     assert [each["rail"] for each in subsystem(node, [], state="gathered").observe()["ports"]] == ["gpu01", "gpu02"]
 

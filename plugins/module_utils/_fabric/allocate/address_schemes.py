@@ -26,6 +26,11 @@ LINK = "link"
 # A rail with the mode none has no scheme.
 MODES = (SUBNET, BLOCK, PREFIX, LINK, "none")
 
+# How the rails of one network divide its ``hosts``: each rail has a range, or each node has consecutive addresses.
+BY_RAIL = "rail"
+BY_NODE = "node"
+NUMBERINGS = (BY_RAIL, BY_NODE)
+
 FIRST = "first"
 LAST = "last"
 SECOND = "second"
@@ -65,6 +70,19 @@ class Problem:
     shared_remedy: str = ""
 
 
+class Part(t.NamedTuple):
+    """The part of a rail in a network that several rails have in common.
+
+    ``number``: that of the rail among these ``rails``, from 1. ``others``: how many addresses the other rails have in
+    ranges of their own. ``one_pool``: pods of all these rails get addresses from one pool.
+    """
+
+    number: int
+    rails: int
+    others: int = 0
+    one_pool: bool = False
+
+
 @dataclass(frozen=True)
 class Scheme:
     """The address scheme of a rail in one family, that of ``network``. None: the file does not set the key.
@@ -72,7 +90,9 @@ class Scheme:
     ``gateway``: an address in ``network``, a link-local address, ``first``, ``last`` or ``none``; default: ``none`` in
     the modes subnet and block, ``first`` in the mode prefix. ``host``: ``first`` (default), ``last`` or ``none``.
     ``leaf_end``: ``first`` or ``second`` (default). ``taken``: (name, range) of addresses that are not assigned; they
-    are excluded from ``pods`` and ``hosts``.
+    are excluded from ``pods`` and ``hosts``. ``node_aggregate``: prefix length of the network that is divided into the
+    networks of a node's rails. ``numbering``: one of NUMBERINGS; default: each rail has its own ``pods`` and ``hosts``.
+    ``part``: None if no other rail has this network.
     """
 
     mode: str
@@ -85,11 +105,41 @@ class Scheme:
     host: str | None = None
     leaf_end: str | None = None
     taken: tuple[tuple[str, Range], ...] = ()
+    node_aggregate: int | None = None
+    numbering: str | None = None
+    part: Part | None = None
 
     @property
     def excluded(self) -> list[Range]:
         """The ranges in ``taken``, in ascending order and without overlaps."""
         return merged(taken for _name, taken in self.taken)
+
+    @property
+    def divided(self) -> Part | None:
+        """The rail's part of ``pods`` and ``hosts``; None if all their addresses are those of the rail."""
+        return self.part if self.numbering else None
+
+    @property
+    def own_pods(self) -> Ranges | None:
+        """The rail's part of ``pods``, with taken addresses; None without such addresses."""
+        return self.pods_of(self.divided)
+
+    def pods_of(self, part: Part | None) -> Ranges | None:
+        """Return the part of ``pods`` that a rail has, with taken addresses; None without such addresses."""
+        return self.pods if part is None or part.one_pool else _equal_part(self.pods, part)
+
+    def hosts_of(self, part: Part | None) -> Ranges | None:
+        """Return the range of ``hosts`` for a rail, with taken addresses; None without such addresses.
+
+        With the numbering by node, this is the range of all rails.
+        """
+        return self.hosts if part is None or self.numbering == BY_NODE else _equal_part(self.hosts, part)
+
+
+def _equal_part(pool: Ranges | None, part: Part) -> Ranges | None:
+    """Return one of as many equal parts of a pool as there are rails. The rest at its end is in no part."""
+    size = pool.size // part.rails if pool else 0
+    return pool.cut((part.number - 1) * size, size) if pool else None
 
 
 @dataclass(frozen=True)
@@ -161,7 +211,8 @@ class Capacity:
 
     ``network``, ``broadcast``: network addresses (IPv6: those of any router) and broadcast addresses. ``gateway``,
     ``hosts``, ``pods``: addresses of gateways, ports and pods. ``reserved``: addresses in ``taken``. ``idle``:
-    addresses that cannot be assigned. These numbers add up to ``addresses``. ``nodes``: the maximum number of nodes;
+    addresses that cannot be assigned. ``rails``: addresses of other rails with the same network; None: there are none.
+    These numbers add up to ``addresses``. ``nodes``: the maximum number of nodes;
     None: no limit. ``share``: addresses for the pods of a node; None: all nodes share them. ``needed``: addresses that
     pods need; None: unknown.
     """
@@ -177,6 +228,7 @@ class Capacity:
     nodes: int | None
     share: int | None
     needed: int | None
+    rails: int | None = None
 
     def document(self) -> dict[str, t.Any]:
         """Return the form of the plan document."""
@@ -189,6 +241,7 @@ class Capacity:
                 "hosts": self.hosts,
                 "reserved": self.reserved,
                 "idle": self.idle,
+                **({} if self.rails is None else {"rails": self.rails}),
             },
             "pods": self.pods,
             "pods_per_node": self.share,

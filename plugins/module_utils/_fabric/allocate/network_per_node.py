@@ -41,6 +41,8 @@ class NetworkPerNodePlanner(Planner):
     """The modes prefix and link: each node has its own network, by its place in the aggregate of its unit, or its
     index.
 
+    With ``node_aggregate``, a node has one aggregate, which is divided into the networks of its rails.
+
     ``length``: prefix length of a node's network. ``span_prefix``: prefix length of a unit's aggregate. ``pods_each``:
     addresses for the pods of a node.
     """
@@ -51,12 +53,21 @@ class NetworkPerNodePlanner(Planner):
         super().__init__(scheme, units)
         net, link = self.network, scheme.mode == LINK
         length = self.bits - 1 if link else scheme.node_prefix
+        aggregate = scheme.node_aggregate
         self._fits = length is not None and net.prefix <= length <= self.bits
+        if self._fits and length is not None and aggregate is not None:
+            self._fits = net.prefix <= aggregate <= length
         # With an impossible prefix length, which is a problem, the first node has the whole subnet.
         self.length = length if self._fits and length is not None else net.prefix
         # Addresses of a node, and of a unit, whose places are rounded up to a power of two.
         self._size = 1 << self.bits - self.length
-        self._span = self._size << (units.places - 1).bit_length() if units else net.size
+        # Prefix length and addresses of all that a node has in this network, and the rail's place in it.
+        self._each = self.length if aggregate is None or not self._fits else aggregate
+        self._stride = 1 << self.bits - self._each
+        part = scheme.part if aggregate is not None else None
+        self._rails = part.rails if part else 1
+        self._first = net.first + (part.number - 1) * self._size if part else net.first
+        self._span = self._stride << (units.places - 1).bit_length() if units else net.size
         self.span_prefix = self.bits - (self._span.bit_length() - 1)
         # The taken range, with its name, before which the nodes end.
         self._stop: tuple[str, Range] | None = None
@@ -80,8 +91,8 @@ class NetworkPerNodePlanner(Planner):
         self.pods_each = max(high - low + 1, 0)
 
     def share(self, unit: int, place: int, index: int) -> Share:
-        first = self.network.first
-        first += (unit - 1) * self._span + (place - 1) * self._size if self.units else (index - 1) * self._size
+        first = self._first
+        first += (unit - 1) * self._span + (place - 1) * self._stride if self.units else (index - 1) * self._stride
         gateway, host, low, high = self._gateway, self._host, self._low, self._high
         return Share(
             None if host is None else first + host,
@@ -107,6 +118,16 @@ class NetworkPerNodePlanner(Planner):
         if not self._fits:
             self._check_length()
             return self._problems
+        if self._rails * self._size > self._stride:
+            message = "a /%d per node has room for %s, a /%d each, and there are %d" % (
+                self._each,
+                count(self._stride // self._size, "rail"),
+                self.length,
+                self._rails,
+            )
+            remedy = "write %d or less" % (self.length - (self._rails - 1).bit_length())
+            self._add(SIZE, "node_aggregate" + suffix, message, remedy)
+            return self._problems
         if scheme.mode == PREFIX:
             self._check_share(demand)
         elif demand.pods_per_node and demand.pods_per_node > 1:
@@ -118,7 +139,7 @@ class NetworkPerNodePlanner(Planner):
                 UNITS,
                 "subnet" + suffix,
                 "%s is smaller than one unit of %s with a /%d each, a /%d"
-                % (self.network, count(self.units.places, "node"), self.length, self.span_prefix),
+                % (self.network, count(self.units.places, "node"), self._each, self.span_prefix),
                 "use a /%d or larger" % self.span_prefix,
             )
         elif not self.room and self._stop:
@@ -148,7 +169,8 @@ class NetworkPerNodePlanner(Planner):
             nodes if self._host is not None and not link else 0,
         )
         reserved, pods = self._taken_size(self.network.first, self.network.last), nodes * self.pods_each
-        idle = self.network.size - sum(used) - reserved - pods
+        rails = nodes * (self._rails - 1) * self._size
+        idle = self.network.size - sum(used) - reserved - pods - rails
         return Capacity(
             self.network.size,
             *used,
@@ -158,19 +180,20 @@ class NetworkPerNodePlanner(Planner):
             0 if pods_per_node and pods_per_node > self.pods_each else nodes,
             self.pods_each,
             demand.planned_nodes * pods_per_node if pods_per_node else None,
+            rails if self.scheme.node_aggregate is not None and self.scheme.part else None,
         )
 
     def _room(self) -> int:
         """Return the highest index whose network is in the subnet, and before the first node with a taken address."""
         places = self.units.places if self.units else 1
-        span = self._span if self.units else self._size
+        span = self._span if self.units else self._stride
         spans = self.network.size // span
         for name, taken in self.scheme.taken:
             start, end = taken.first - self.network.first, taken.last - self.network.first
             if end < 0:
                 continue
             number, offset = divmod(max(start, 0), span)
-            if offset >= places * self._size:
+            if offset >= places * self._stride:
                 # It begins after the last place of a unit, in addresses that are left by the rounding.
                 number += 1
                 if end < number * span:
@@ -182,12 +205,12 @@ class NetworkPerNodePlanner(Planner):
     def _too_many(self, kind: str, nodes: int, why: str) -> Problem:
         """Return the problem of too many nodes. The remedy has the size of a subnet for ``nodes``."""
         places = self.units.places if self.units else 1
-        span = self._span if self.units else self._size
+        span = self._span if self.units else self._stride
         room = count(self.room // places, "unit" if self.units else "node")
         if self.units:
             what = "%s of %s, a /%d each" % (room, count(places, "node"), self.span_prefix)
         else:
-            what = "%s, a /%d each" % (room, self.length)
+            what = "%s, a /%d each" % (room, self._each)
         if self._stop:
             name, taken = self._stop
             message = "%s, taken for %s, leaves room for %s, and %s" % (taken, name, what, why)
@@ -199,8 +222,13 @@ class NetworkPerNodePlanner(Planner):
 
     def _check_length(self) -> None:
         """Add the problem of an impossible prefix length of a node, or of a subnet that is too small for a link."""
-        net, length, suffix = self.network, self.scheme.node_prefix, self._suffix
-        if self.scheme.mode == LINK:
+        net, suffix, aggregate = self.network, self._suffix, self.scheme.node_aggregate
+        length = self.bits - 1 if self.scheme.mode == LINK else self.scheme.node_prefix
+        if aggregate is not None and length is not None and net.prefix <= length <= self.bits:
+            message = "a /%d per node does not fit into %s with a /%d per rail" % (aggregate, net, length)
+            remedy = "write a number from %d to %d" % (net.prefix, length)
+            self._add(SIZE, "node_aggregate" + suffix, message, remedy)
+        elif self.scheme.mode == LINK:
             message = "%s is smaller than a /%d" % (net, self.bits - 1)
             self._add(SIZE, "subnet" + suffix, message, "use a /%d or larger" % (self.bits - 1))
         elif length is None:

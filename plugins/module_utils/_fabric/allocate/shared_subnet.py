@@ -11,6 +11,7 @@ import itertools
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     BLOCK,
+    BY_NODE,
     CHOICE,
     FIRST,
     FULL,
@@ -42,7 +43,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 class SharedSubnetPlanner(Planner):
     """The modes subnet and block: all nodes share the subnet of the rail; units do not matter.
 
-    ``pods`` and ``hosts``: those of the scheme without taken addresses; None if no address remains.
+    Rails of one network are planned one by one, each with its part of the ranges. ``pods`` and ``hosts``: those of the
+    rail without taken addresses; None if no address remains.
     """
 
     def __init__(self, scheme: Scheme, units: Units | None = None) -> None:
@@ -50,22 +52,32 @@ class SharedSubnetPlanner(Planner):
         self._low, self._high = self.network.usable.first, self.network.usable.last
         gateway = {FIRST: self._low, LAST: self._high}.get(str(scheme.gateway), scheme.gateway)
         self.gateway = gateway if isinstance(gateway, int) else None
-        taken = scheme.excluded
-        self.hosts = scheme.hosts.without(taken) if scheme.hosts else None
-        self.pods = scheme.pods.without(taken) if scheme.pods else None
+        taken, part = scheme.excluded, scheme.divided
+        hosts, pods = scheme.hosts_of(part), scheme.pods_of(part)
+        self.hosts = hosts.without(taken) if hosts else None
+        self.pods = pods.without(taken) if pods else None
+        # Addresses from one node to the next in ``hosts``, and from the first of a node to that of this rail.
+        self._stride, self._offset = 1, 0
+        if part and scheme.numbering == BY_NODE:
+            self._stride, self._offset = part.rails, part.number - 1
+        # The number of rails that divide the ranges, and of those whose pods are in the rail's pool.
+        self._rails = part.rails if part else 1
+        self._pooled = part.rails if part and part.one_pool else 1
         self._step = (scheme.block or 0) if scheme.mode == BLOCK and scheme.pods else 0
-        rooms = [self.hosts.size if self.hosts else 0] if scheme.hosts else []
+        self._ports = self.hosts.size // self._stride if self.hosts else 0
+        rooms = [self._ports] if scheme.hosts else []
         self._blocks: Ranges | None = None
         self._holes: list[Range] = []
         if self._step and scheme.pods:
-            self._blocks = _whole_blocks(scheme.pods, self._step)
+            self._blocks = _whole_blocks(pods, self._step) if pods else None
             rooms.append(self._blocks.size // self._step if self._blocks else 0)
             parts = self._blocks.parts if self._blocks else ()
             overlaps = (part.overlap(excluded) for part in parts for excluded in taken)
             self._holes = sorted((hole for hole in overlaps if hole), key=lambda hole: hole.first)
         self.room = min(rooms) if rooms else None
         # Values that are the same for all nodes.
-        self._host = self.hosts.first - 1 if self.hosts and len(self.hosts.parts) == 1 else None
+        one_range = self.hosts if self.hosts and len(self.hosts.parts) == 1 else None
+        self._host = one_range.first + self._offset - self._stride if one_range else None
         common = self.pods.merged() if self.pods and not self._step else None
         self._first = common.first if common else None
         self._last = common.last if common else None
@@ -73,9 +85,9 @@ class SharedSubnetPlanner(Planner):
 
     def share(self, unit: int, place: int, index: int) -> Share:
         if self._host is not None:
-            address: int | None = self._host + index
+            address: int | None = self._host + index * self._stride
         else:
-            address = self.hosts.at(index - 1) if self.hosts else None
+            address = self.hosts.at((index - 1) * self._stride + self._offset) if self.hosts else None
         first, last, ranges = self._first, self._last, self._ranges
         if self._step:
             first, last, ranges = self._block(index)
@@ -133,16 +145,21 @@ class SharedSubnetPlanner(Planner):
         for key, pool in pools:
             if pool is not None:
                 self._check_pool(key, pool)
-        overlap = self.pods and self.hosts and self.pods.overlap(self.hosts)
+        overlap = self._common_addresses()
         if overlap:
             message = "%s is in pods (%s) and in hosts (%s)" % (overlap, self.scheme.pods, self.scheme.hosts)
             self._add(OVERLAP, "hosts" + suffix, message, "end one range before the other begins")
         self._check_taken()
-        for name, taken in self.scheme.taken:
-            if self.gateway is not None and taken.holds(self.gateway):
-                message = "%s contains the gateway %s" % (taken, self._show(self.gateway))
-                self._add(GATEWAY_HELD, "taken.%s" % name, message, "end the range before it, or move the gateway")
         for (key, pool), rest in zip(pools, (self.pods, self.hosts)):
+            if pool is not None and pool.size < self._rails and not (self._pooled > 1 and key.startswith("pods")):
+                message = "%s (%s) has %s for %d rails" % (
+                    key,
+                    pool,
+                    count(pool.size, "address", "addresses"),
+                    self._rails,
+                )
+                self._add(FULL, key, message, "widen the range")
+                return self._problems
             if pool is not None and rest is None:
                 remedy = "add free addresses to %s, or correct taken" % key
                 self._add(TAKEN, "taken", "all addresses of %s (%s) are taken" % (key, pool), remedy)
@@ -187,7 +204,7 @@ class SharedSubnetPlanner(Planner):
         pods_per_node = demand.pods_per_node
         limits = [] if self.room is None else [self.room]
         if self.pods and pods_per_node and not self._step:
-            limits.append(size // pods_per_node)
+            limits.append(size // (pods_per_node * self._pooled))
         elif self._step and pods_per_node and pods_per_node > self._step:
             limits.append(0)
         elif self._holes:
@@ -196,10 +213,13 @@ class SharedSubnetPlanner(Planner):
             int(self._low > self.network.first),
             int(self._high < self.network.last),
             int(self.gateway is not None and self.link_local_gateway is None),
-            self.hosts.size if self.hosts else 0,
+            self._ports,
         )
         reserved = self._taken_size(self._low, self._high)
-        idle = self.network.size - sum(used) - reserved - size
+        if self.gateway is not None and any(taken.holds(self.gateway) for taken in self.scheme.excluded):
+            reserved -= 1
+        rails = self._of_other_rails()
+        idle = self.network.size - sum(used) - reserved - size - rails
         return Capacity(
             self.network.size,
             *used,
@@ -208,19 +228,47 @@ class SharedSubnetPlanner(Planner):
             size,
             min(limits) if limits else None,
             self._step or None,
-            demand.planned_nodes * pods_per_node if pods_per_node else None,
+            demand.planned_nodes * pods_per_node * self._pooled if pods_per_node else None,
+            rails if self.scheme.part else None,
         )
+
+    def _of_other_rails(self) -> int:
+        """Return how many addresses other rails of this network have."""
+        scheme, part, taken = self.scheme, self.scheme.divided, self.scheme.excluded
+        if part is None:
+            return scheme.part.others if scheme.part else 0
+        size = self._ports * (part.rails - 1) if scheme.numbering == BY_NODE else 0
+        for number in range(1, part.rails + 1):
+            other = part._replace(number=number)
+            pools = [None if part.one_pool else scheme.pods_of(other)]
+            pools += [] if scheme.numbering == BY_NODE else [scheme.hosts_of(other)]
+            rest = [pool.without(taken) for pool in pools if pool and number != part.number]
+            size += sum(pool.size for pool in rest if pool)
+        return size
+
+    def _common_addresses(self) -> Range | None:
+        """Return addresses that are for pods and for hosts, on this rail or on two rails; None without such
+        addresses."""
+        pods, hosts = self.pods, self.hosts
+        if self._rails > 1 and self.scheme.pods and self.scheme.hosts:
+            taken = self.scheme.excluded
+            pods, hosts = self.scheme.pods.without(taken), self.scheme.hosts.without(taken)
+        return pods.overlap(hosts) if pods and hosts else None
 
     def _too_many(self, kind: str, nodes: int, why: str, instead: str) -> Problem:
         """Return the problem of too many nodes, for the range that limits their number."""
-        pool, key, size = self.scheme.hosts, "hosts" + self._suffix, nodes
+        part = self.scheme.divided
+        pool, whole, key, size = self.scheme.hosts_of(part), self.scheme.hosts, "hosts" + self._suffix, nodes
         what = count(self.room or 0, "node")
-        if not (self.hosts and self.hosts.size == self.room):
-            pool, key, size = self.scheme.pods, "pods" + self._suffix, nodes * self._step
+        if not (self.hosts and self._ports == self.room):
+            pool, whole, key = self.scheme.pods_of(part), self.scheme.pods, "pods" + self._suffix
+            size = nodes * self._step
             what = "%s of %d" % (count(self.room or 0, "block"), self._step)
         reduced = (self.hosts if key.startswith("hosts") else self.pods) != pool
+        if part:
+            what, size = "%s on %d rails" % (what, part.rails), size * part.rails
         note = ", without taken addresses" if reduced else ""
-        message = "%s (%s%s) has room for %s, and %s" % (key, pool, note, what, why)
+        message = "%s (%s%s) has room for %s, and %s" % (key, whole, note, what, why)
         remedy = "widen the range to %s, or %s" % (count(size, "address", "addresses"), instead)
         return Problem(kind, key, message, remedy)
 
@@ -253,10 +301,15 @@ class SharedSubnetPlanner(Planner):
         remedy = "use addresses from %s to %s" % (self._show(self._low), self._show(self._high))
         if not (net.holds(part.first) and net.holds(part.last)):
             self._outside(key, part, remedy)
-        elif part.first < self._low or part.last > self._high:
-            edge = self._edge(part.first if part.first < self._low else part.last)
+            return
+        # Taken addresses are not assigned.
+        rest = Ranges.of(part).without(self.scheme.excluded)
+        if rest is None:
+            return
+        if rest.first < self._low or rest.last > self._high:
+            edge = self._edge(rest.first if rest.first < self._low else rest.last)
             self._add(UNUSABLE, key, "%s contains the %s of %s" % (part, edge, net), remedy)
-        elif self.gateway is not None and part.holds(self.gateway):
+        elif self.gateway is not None and any(each.holds(self.gateway) for each in rest.parts):
             message = "%s contains the gateway %s" % (part, self._show(self.gateway))
             remedy = "end the range before it, write a list of two ranges around it, or move the gateway"
             self._add(GATEWAY_HELD, key, message, remedy)
@@ -269,7 +322,7 @@ class SharedSubnetPlanner(Planner):
     def _check_block(self, demand: Demand) -> None:
         if self.scheme.mode != BLOCK:
             return
-        pods, block, suffix = self.scheme.pods, self.scheme.block, self._suffix
+        pods, block, suffix = self.scheme.own_pods, self.scheme.block, self._suffix
         if pods is None:
             self._add(
                 MISSING, "pods" + suffix, "pods%s is missing" % suffix, "set the addresses that are divided into blocks"
@@ -288,7 +341,8 @@ class SharedSubnetPlanner(Planner):
             self._add(SMALL, "block" + suffix, message, "set it to %d or more" % demand.pods_per_node)
 
     def _check_room(self, demand: Demand) -> None:
-        pods, pods_per_node, most = self.pods, demand.pods_per_node, demand.max_nodes or 0
+        pods, most = self.pods, demand.max_nodes or 0
+        pods_per_node = demand.pods_per_node and demand.pods_per_node * self._pooled
         if self.room is not None and most > self.room:
             self._problems.append(self._too_many(GROWTH, most, "max_nodes is %d" % most, "lower max_nodes"))
         elif most and self._holes:
@@ -297,7 +351,7 @@ class SharedSubnetPlanner(Planner):
                 message = "%s of pods%s (%s) have %s each that are not taken, and max_nodes is %d" % (
                     count(enough, "block"),
                     self._suffix,
-                    self.scheme.pods,
+                    self.scheme.own_pods,
                     count(pods_per_node or 1, "address", "addresses"),
                     most,
                 )

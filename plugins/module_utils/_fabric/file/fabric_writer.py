@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     file_value as _infiniband,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Bond
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, Range, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
@@ -42,7 +43,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 Data = t.Dict[str, t.Any]
 
 _PORT_KEYS = (
-    "netdev", "pci", "rdma", "slot", "serial", "mac", "port", "gpu", "speed", "width", "pcie_gen", "pcie_lanes",
+    "bond", "netdev", "pci", "vlan", "rdma", "managed", "slot", "serial", "mac", "port", "gpu", "speed", "width",
+    "pcie_gen", "pcie_lanes",
 )  # fmt: skip
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z")
 
@@ -175,18 +177,43 @@ def _unit(unit: Unit) -> Data:
 
 def _rails(fabric: Fabric) -> Data:
     rails: Data = {}
+    run: list[tuple[str, Data]] = []
     for rail in fabric.rails:
+        own = _rail(rail) if rail.planes == 1 else {}
+        # Rails that divide a network have the same settings, which one range of names has.
+        divides = "numbering" in own or any("node_aggregate" + suffix in own for suffix in SUFFIX.values())
+        one = (rail.name, own)
+        if run and not (divides and own == run[0][1] and _is_next(run[-1][0], rail.name) and _same_width(run[0], one)):
+            _add_range(rails, run)
+            run = []
+        if divides:
+            run.append(one)
+            continue
         if rail.planes == 1:
-            rails[rail.name] = _rail(rail)
+            rails[rail.name] = own
             continue
         # Settings of all planes are written at the rail, the addresses of each plane at the plane.
-        base = rails.setdefault(rail.base, dict(_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)), planes=[]))
-        base["planes"].append({key: value for key, value in _rail(rail).items() if key not in ("mtu", "vfs")})
+        common = dict(_kind(rail), **_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)))
+        base = rails.setdefault(rail.base, dict(common, planes=[]))
+        base["planes"].append({key: value for key, value in _rail(rail).items() if key not in common})
+    _add_range(rails, run)
     return rails
 
 
+def _kind(rail: Rail) -> Data:
+    """Return the values of the rail's kind."""
+    qos = _qos(rail.qos) if isinstance(rail.qos, Qos) else rail.qos
+    return _without_none(
+        role=rail.role if rail.has_role else None,
+        link_layer=rail.link_layer,
+        attachment=rail.attachment,
+        qos=qos,
+        infiniband=_infiniband(rail.infiniband),
+    )
+
+
 def _rail(rail: Rail) -> Data:
-    section: Data = {}
+    section = _kind(rail)
     if rail.mode and rail.mode != SUBNET:
         section["mode"] = rail.mode
     for scheme in rail.schemes.values():
@@ -211,8 +238,9 @@ def _scheme(scheme: Scheme) -> Data:
         hosts=file_value(scheme.hosts.parts) if scheme.hosts else None,
         node_prefix=scheme.node_prefix,
         block=scheme.block,
+        node_aggregate=scheme.node_aggregate,
     )
-    both_families = _without_none(host=scheme.host, leaf_end=scheme.leaf_end)
+    both_families = _without_none(host=scheme.host, leaf_end=scheme.leaf_end, numbering=scheme.numbering)
     return dict({key + suffix: value for key, value in of_family.items()}, **both_families)
 
 
@@ -230,9 +258,22 @@ def _firmware(firmware: Firmware | None) -> Data | None:
 
 def _port(port: Port) -> Data:
     gpus = list(port.gpus) or None
-    keys: Data = {key: getattr(port, key) for key in _PORT_KEYS if key != "gpu"}
+    keys: Data = {key: getattr(port, key) for key in _PORT_KEYS if key not in ("gpu", "bond", "vlan")}
     keys["gpu"] = gpus[0] if gpus and len(gpus) == 1 else gpus
-    return _without_none(**{key: keys[key] for key in _PORT_KEYS})
+    if port.rdma and port.rdma_port:
+        keys["rdma"] = "%s:%d" % (port.rdma, port.rdma_port)
+    keys["bond"] = _bond(port.bond) if port.bond else None
+    vlan = port.vlan
+    keys["vlan"] = vlan and (vlan.id if vlan.name is None else _without_none(**vlan._asdict()))
+    # A bond or VLAN of null removes that of the base.
+    removed = {key: None for key in ("bond", "vlan") if key in port.keys and getattr(port, key) is None}
+    return dict(_without_none(**{key: keys[key] for key in _PORT_KEYS}), **removed)
+
+
+def _bond(bond: Bond) -> Data:
+    settings = bond._asdict()
+    settings["members"] = [_without_none(**member._asdict()) for member in bond.members] or None
+    return _without_none(**settings)
 
 
 def _ports(ports: t.Mapping[str, Port | None]) -> Data | None:

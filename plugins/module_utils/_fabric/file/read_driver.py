@@ -119,8 +119,8 @@ def _parameters(section: Section, report: Report) -> dict[str, t.Any]:
     return parameters
 
 
-def read_infiniband(section: Section, report: Report) -> Infiniband | None:
-    """Return the InfiniBand settings of the fabric; None if it has none."""
+def read_infiniband(section: Section, report: Report, of_rail: bool = False) -> Infiniband | None:
+    """Return the InfiniBand settings of the fabric, or of a rail, which has no subnet manager; None if it has none."""
     own = section.section("infiniband")
     if not own:
         return None
@@ -128,7 +128,7 @@ def read_infiniband(section: Section, report: Report) -> Infiniband | None:
         own.path,
         own.choice("ipoib_mode", MODES),
         _pkeys(own, report),
-        own.choice("subnet_manager", (REPORTED, REQUIRED)),
+        None if of_rail else own.choice("subnet_manager", (REPORTED, REQUIRED)),
     )
     own.done()
     return infiniband

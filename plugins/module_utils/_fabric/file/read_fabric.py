@@ -55,8 +55,7 @@ def read_sections(top: Section, report: Report) -> Fabric:
     if units and filled(units, report, "a unit"):
         read_units(fabric, units, report)
     rails = top.section("rails", "describe each rail, such as gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}")
-    if rails:
-        read_rails(fabric, rails, addresses, report)
+    own_qos = read_rails(fabric, rails, addresses, report) if rails else []
     profiles = top.section("profiles", "describe a server model and its ports")
     if profiles and filled(profiles, report, "a server model"):
         for name in profiles.mapping.entries:
@@ -70,11 +69,13 @@ def read_sections(top: Section, report: Report) -> Fabric:
     names = top.section("names")
     if names:
         read_names(fabric, names, report)
-    if top.has("qos"):
-        section = top.section("qos")
-        fabric.qos = qos_model.read(section, report) if section else None
+    qos = top.section("qos") if top.has("qos") else None
+    if qos:
+        fabric.qos = qos_model.read(qos, report)
     else:
         top.value("qos")
+    for rail, section in own_qos:
+        rail.qos = qos_model.read(section, report, qos)
     read_lint(fabric, top, report)
     top.done()
     return fabric

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import filled
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
@@ -17,9 +18,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     shown,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import EXPECTED, Port
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import (
+    BOND_MODES,
+    FUNCTION_KEYS,
+    HASH_POLICIES,
+    LACP_RATES,
+    Bond,
+    Member,
+    Vlan,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, number_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
 
 MAX_GPU = 63
 # Key -> minimum, maximum and unit.
@@ -32,8 +42,14 @@ NUMBERS = {
 }
 _NAMES = ("netdev", "pci", "rdma", "slot", "serial", "mac")
 _SINGLE = (*_NAMES, *NUMBERS)
+_MEMBERS = "bond.members."
+MAX_MEMBERS = 8
+MAX_VLAN = 4094
+# A port number of RDMA is a byte (ibv_query_port(3)); 0 is the switch itself.
+MAX_RDMA_PORT = 254
 
-# Key -> its texts with their places. Only gpu can have several.
+# Key -> its texts with their places. Only gpu can have several. Keys below bond and vlan are ``bond.mode``,
+# ``bond.members.0.pci`` and ``vlan.id``; ``bond`` and ``vlan`` themselves have no text.
 Texts = t.Dict[str, t.List[t.Tuple[str, Path]]]
 
 
@@ -102,7 +118,7 @@ _KINDS = {
         _matching(name_syntax.RDMA),
         RDMA_NAME,
         "not a valid name of an RDMA device",
-        "use at most 63 letters, digits, dots, hyphens and underscores",
+        "use at most 63 letters, digits, dots, hyphens and underscores; for port 3 of a device, write NAME:3",
     ),
     "slot": _Kind(
         _matching(name_syntax.TOKEN),
@@ -125,8 +141,11 @@ _KINDS = {
 }
 
 
-def port_texts(section: Section) -> Texts:
-    """Return the keys of a port in a section, as texts."""
+def port_texts(section: Section, on_rail: bool = True) -> Texts:
+    """Return the keys of a port in a section, as texts.
+
+    :param on_rail: whether the port is on a rail. Other ports are functions, so that their cards are known.
+    """
     texts: Texts = {}
     for key in _SINGLE:
         text = section.text(key)
@@ -138,31 +157,145 @@ def port_texts(section: Section) -> Texts:
         texts["gpu"] = [(text, path + (at,) if listed else path) for at, text in enumerate(section.texts("gpu"))]
     else:
         section.value("gpu")
+    if not on_rail:
+        return texts
+    _bond_texts(section, texts)
+    _vlan_texts(section, texts)
+    managed = section.flag("managed")
+    if managed is not None:
+        texts["managed"] = [("true" if managed else "false", section.path + ("managed",))]
     return texts
+
+
+def _bond_texts(section: Section, texts: Texts) -> None:
+    """Add the keys of the bond. With null, an override removes it."""
+    own = section.section("bond")
+    if own is None:
+        if section.written_null("bond"):
+            texts["bond"] = []
+        return
+    texts["bond"] = []
+    filled(own, section.report, "its name and members")
+    for key, text in (
+        ("name", own.text("name")),
+        ("mode", own.choice("mode", BOND_MODES)),
+        ("hash_policy", own.choice("hash_policy", HASH_POLICIES)),
+        ("lacp_rate", own.choice("lacp_rate", LACP_RATES)),
+        ("primary", own.text("primary")),
+        ("min_links", own.text("min_links")),
+    ):
+        if text is not None:
+            texts["bond." + key] = [(text, own.path + (key,))]
+    members = own.items("members")
+    if members is None and own.has("members"):
+        message, remedy = "one value instead of a list", 'write it as a list, such as [{pci: "0000:29:00.0"}, ...]'
+        own.report.add(file_rules.KIND, own.path + ("members",), message, remedy)
+    for at, member in enumerate(members or ()):
+        if member is None:
+            continue
+        found = {key: member.text(key) for key in FUNCTION_KEYS}
+        if not any(member.has(key) for key in FUNCTION_KEYS if key != "port"):
+            member.value("pci", "set a key that identifies the member: pci, slot, serial, mac or netdev")
+        member.done()
+        for key, text in found.items():
+            if text is not None:
+                texts["%s%d.%s" % (_MEMBERS, at, key)] = [(text, member.path + (key,))]
+    own.done()
+
+
+def _vlan_texts(section: Section, texts: Texts) -> None:
+    """Add the keys of the VLAN: its number, or a mapping. With null, an override removes it."""
+    value = section.value("vlan")
+    if value is None:
+        if section.written_null("vlan"):
+            texts["vlan"] = []
+        return
+    texts["vlan"] = []
+    if not isinstance(value, Mapping):
+        text = section.text("vlan")
+        if text is not None:
+            texts["vlan.id"] = [(text, section.path + ("vlan",))]
+        return
+    own = section.section("vlan")
+    for key in ("id", "name") if own else ():
+        text = own.text(key) if own else None
+        if text is not None:
+            texts["vlan." + key] = [(text, section.path + ("vlan", key))]
+    if own:
+        own.done()
 
 
 def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
     """Return the port of a rail from its texts. An invalid value is reported and None, unless it is a name."""
+    rdma_port = None
+    for text, place in texts.get("rdma", ()):
+        name, colon, number = text.partition(":")
+        if colon:
+            # The notation of NCCL and UCX.
+            rdma_port = number_of(number, place, 1, MAX_RDMA_PORT, "", report)
+            texts = dict(texts, rdma=[(name, place)])
+    values = _values(texts, "", report)
+    if "bond" in texts:
+        values["bond"] = _bond(texts, report)
+    if "vlan" in texts:
+        values["vlan"] = _vlan(texts, report)
+    for text, _place in texts.get("managed", ()):
+        values["managed"] = text == "true"
+    keys = tuple([key for key in texts if "." not in key])
+    return Port(rail, path, gpus=_gpus(texts.get("gpu", ()), report), rdma_port=rdma_port, keys=keys, **values)
+
+
+def _values(texts: Texts, prefix: str, report: Report) -> dict[str, t.Any]:
+    """Return the names, addresses and numbers of a port, or of the member whose keys have this prefix."""
     values: dict[str, t.Any] = {}
     for key, kind in _KINDS.items():
-        for text, place in texts.get(key, ()):
-            value = kind.make(text)
-            if value is None:
-                report.add(kind.rule, place, "%s is %s" % (shown(text), kind.problem), kind.remedy)
-                # An invalid name still identifies the device; an invalid address or number does not.
-                value = text if key in ("netdev", "rdma") else None
-            values[key] = value
+        for text, place in texts.get(prefix + key, ()):
+            values[key] = _named(kind, text, place, key in ("netdev", "rdma"), report)
     for key, (low, high, unit) in NUMBERS.items():
-        for text, place in texts.get(key, ()):
+        for text, place in texts.get(prefix + key, ()):
             values[key] = number_of(text, place, low, high, unit, report)
-    return Port(rail, path, gpus=_gpus(texts.get("gpu", ()), report), keys=tuple(texts), **values)
+    return values
+
+
+def _named(kind: _Kind, text: str, place: Path, name: bool, report: Report) -> str | None:
+    """Return the value of a text. An invalid one is reported, and None unless it is a name."""
+    value = kind.make(text)
+    if value is None:
+        report.add(kind.rule, place, "%s is %s" % (shown(text), kind.problem), kind.remedy)
+        # An invalid name still identifies the device; an invalid address or number does not.
+        value = text if name else None
+    return value
+
+
+def _bond(texts: Texts, report: Report) -> Bond | None:
+    values: dict[str, t.Any] = {}
+    for key in ("mode", "hash_policy", "lacp_rate"):
+        for text, _place in texts.get("bond." + key, ()):
+            values[key] = text
+    for key in ("name", "primary"):
+        for text, place in texts.get("bond." + key, ()):
+            values[key] = _named(_KINDS["netdev"], text, place, True, report)
+    for text, place in texts.get("bond.min_links", ()):
+        values["min_links"] = number_of(text, place, 1, MAX_MEMBERS, "", report)
+    numbers = {key[len(_MEMBERS) :].partition(".")[0]: None for key in texts if key.startswith(_MEMBERS)}
+    members = tuple([Member(**_values(texts, "%s%s." % (_MEMBERS, number), report)) for number in numbers])
+    return Bond(members=members, **values) if values or members else None
+
+
+def _vlan(texts: Texts, report: Report) -> Vlan | None:
+    number = name = None
+    for text, place in texts.get("vlan.id", ()):
+        number = number_of(text, place, 1, MAX_VLAN, "", report)
+    for text, place in texts.get("vlan.name", ()):
+        name = _named(_KINDS["netdev"], text, place, True, report)
+    return Vlan(number, name) if number or name else None
 
 
 def identified(section: Section, texts: Texts) -> bool:
     """Return whether a key identifies the port. If not, report it, unless a key is probably misspelt."""
-    if any(key in texts or section.has(key) for key in _NAMES):
+    if any(key in texts or section.has(key) for key in (*_NAMES, "bond")):
         return True
-    section.value("netdev", "set a key that identifies the port: netdev, pci, slot, serial, mac or rdma")
+    section.value("netdev", "set a key that identifies the port: netdev, pci, slot, serial, mac, rdma or bond")
     return False
 
 

@@ -111,7 +111,7 @@ def _read_settings(settings: NodeSettings, section: Section, report: Report) -> 
 
 def _other_port(name: str, section: Section, report: Report) -> OtherPort:
     role = section.choice("role", ROLES, "set its role: storage or management")
-    texts = port_texts(section)
+    texts = port_texts(section, on_rail=False)
     identified(section, texts)
     section.done()
     return OtherPort(name, section.path, role, make_port(name, section.path, texts, report))

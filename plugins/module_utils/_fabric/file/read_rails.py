@@ -15,12 +15,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     LINK,
     MODES,
     NONE,
+    NUMBERINGS,
     PREFIX,
     RAILS,
     SECOND,
     SUBNET,
     Scheme,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.rail_keys import RailKeys
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rail_kind import KIND_KEYS, read_kind
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
     label,
@@ -36,6 +40,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import set_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
@@ -53,9 +58,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 MAX_RAILS = 64
 PLANES = (1, 2, 4)
 # Keys of one family. Those of IPv6 end with a 6.
-_IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block")
+_IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block", "node_aggregate")
 _IPV6_KEYS = tuple(key + "6" for key in _IPV4_KEYS)
-_COMMON = ("mode", "leaf_end", "host", "taken")
+# Keys of addresses that do not apply to a rail without pods.
+_OF_PODS = ("pods", "pods6", "block", "block6")
+_COMMON = ("mode", "leaf_end", "host", "taken", "numbering")
 # Keys of rails, planes and addresses. The keys of supernets are valid only in addresses.
 _KEYS = _IPV4_KEYS + _IPV6_KEYS + _COMMON
 _SUPERNET_KEYS = ("supernet", "rail_prefix", "supernet6", "rail_prefix6")
@@ -63,64 +70,19 @@ _SUPERNET_KEYS = ("supernet", "rail_prefix", "supernet6", "rail_prefix6")
 _GENERATOR = ("count", "name", "planes", "mtu") + tuple(key for key in _KEYS if key != "taken")
 # Mode -> the keys that it uses, beside subnet. The planner itself reports unused pods and hosts.
 _USED = {
-    SUBNET: ("gateway", "pods", "hosts", "taken"),
-    BLOCK: ("gateway", "pods", "hosts", "taken", "block"),
-    PREFIX: ("gateway", "pods", "hosts", "taken", "node_prefix", "host"),
-    LINK: ("pods", "hosts", "taken", "host", "leaf_end"),
+    SUBNET: ("gateway", "pods", "hosts", "taken", "numbering"),
+    BLOCK: ("gateway", "pods", "hosts", "taken", "block", "numbering"),
+    PREFIX: ("gateway", "pods", "hosts", "taken", "node_prefix", "host", "node_aggregate"),
+    LINK: ("pods", "hosts", "taken", "host", "leaf_end", "node_aggregate"),
     NONE: (),
 }
+QosSection = t.Tuple[Rail, Section]
 
 
-class _RailKeys:
-    """The keys of one rail. Those of the plane take precedence over those of the rail, and these over ``addresses``.
-
-    ``paths``: key -> its place. In texts of generated rails and of rails with planes, fields are filled with their
-    numbers.
-    """
-
-    def __init__(self, sections: t.Sequence[Section], numbers: t.Mapping[str, int] | None, report: Report) -> None:
-        self._sections = sections
-        self._numbers = numbers
-        self._report = report
-        self.paths: dict[str, Path] = {}
-
-    def section(self, key: str) -> Section | None:
-        """Return the section whose value is used; None if no section has the key. The key is then valid in all
-        sections."""
-        for section in self._sections:
-            section.value(key)
-        owner = next((section for section in self._sections if section.has(key)), None)
-        if owner:
-            self.paths[key] = owner.path + (key,)
-        return owner
-
-    def text(self, key: str) -> str | None:
-        """Return a text with its fields filled."""
-        section = self.section(key)
-        text = section.text(key) if section else None
-        return text if text is None or section is None else self.fill(text, section.path + (key,))
-
-    def number(self, key: str, low: int, high: int) -> int | None:
-        """Return a number, as :meth:`Section.number` does."""
-        section = self.section(key)
-        return section.number(key, low, high) if section else None
-
-    def choice(self, key: str, choices: t.Sequence[str]) -> str | None:
-        """Return one of ``choices``, as :meth:`Section.choice` does."""
-        section = self.section(key)
-        return section.choice(key, choices) if section else None
-
-    def fill(self, text: str, path: Path) -> str | None:
-        """Return a text with its fields filled; None if a field is invalid, which is reported."""
-        if self._numbers is None:
-            return text
-        text_template = template(text, path, tuple(self._numbers), (), self._report)
-        return text_template.fill(self._numbers) if text_template else None
-
-
-def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> None:
+def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> list[QosSection]:
+    """Read the rails. Return those with a section ``qos``, which is read after that of the fabric."""
     if not filled(section, report, "each rail, or a generator with count"):
-        return
+        return []
     reader = _Reader(fabric, section, addresses, report)
     entries = section.mapping.entries
     if any(key in entries and isinstance(entries[key][1], Scalar) and section.has(key) for key in _GENERATOR):
@@ -128,6 +90,8 @@ def read_rails(fabric: Fabric, section: Section, addresses: Section | None, repo
     else:
         reader.listed()
     reader.done()
+    set_parts(fabric)
+    return reader.qos
 
 
 _RAILS_OF = "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}\n"
@@ -198,10 +162,13 @@ class _Reader:
         self.report = report
         # Family -> (supernet, prefix length of a rail's subnet, whether the file has a supernet); read once.
         self._supernets: dict[int, tuple[Network | None, int | None, bool]] = {}
+        # Family -> whether the supernet was read as one of which rails have parts.
+        self._divided: dict[int, bool] = {}
         # Family -> the highest number of a rail whose subnet is part of the supernet.
         self._highest: dict[int, int] = {}
         # Keys that have an effect on a rail.
         self._used: set[str] = set()
+        self.qos: list[QosSection] = []
 
     def done(self) -> None:
         """Report findings of the section ``addresses``."""
@@ -217,6 +184,12 @@ class _Reader:
             if problem:
                 broken = SUPERNET_SIZE if problem.kind == RAILS else SUBNET_SIZE
                 self.report.add(broken, section.path + (problem.key,), problem.message, problem.remedy)
+        for bits, suffix in SUFFIX.items():
+            key = "rail_prefix" + suffix
+            if section.has(key) and self._divided.get(bits) is False:
+                message = "%s has no effect with node_aggregate%s" % (key, suffix)
+                remedy = "remove it, or remove node_aggregate%s to give each rail one network" % suffix
+                self.report.add(UNUSED_KEY, section.path + (key,), message, remedy)
         modes = {rail.mode for rail in self.fabric.rails}
         for key in _KEYS:
             if section.has(key) and key not in self._used and modes and None not in modes:
@@ -224,21 +197,34 @@ class _Reader:
                 self._report_unused(key, section.path + (key,), where)
 
     def listed(self) -> None:
-        entries = self.section.mapping.entries
-        if len(entries) > MAX_RAILS:
-            self._too_many(len(entries))
-            return
-        for number, name in enumerate(entries, 1):
-            label(name, self.section.path + (name,), RAIL_NAME, "a rail", self.report)
-            own = self.section.section(name, "add its keys, such as {subnet: 172.16.11.0/24, hosts: .201-.253}")
-            if own is None:
-                self._add(name, number, 1, 1, self.section.path + (name,))
-                continue
-            planes = self._planes(own)
-            for plane, keys in enumerate(planes, 1):
-                numbers = {"n": number, "p": plane} if own.has("planes") else None
-                self._rail(name, number, plane, len(planes), [keys, own] if keys else [own], numbers)
-            own.done()
+        """Read rails of which each has an entry, or a range of names."""
+        remedy = "add its keys, such as {subnet: 172.16.11.0/24, hosts: .201-.253}"
+        known: dict[str, str] = {}
+        for pattern, path, names, own in entries_of(self.section, remedy, self.report):
+            if len(known) + len(names) > MAX_RAILS:
+                self._too_many(len(known) + len(names))
+                return
+            planes = self._planes(own) if own else [None]
+            before = len(self.fabric.rails)
+            for place, name in enumerate(names, 1):
+                label(name, path, RAIL_NAME, "a rail", self.report)
+                if known.setdefault(name, pattern) != pattern:
+                    message = "%s is also in %s" % (shown(name), shown(known[name]))
+                    self.report.add(RAIL_NAME, path, message, "give every rail one entry")
+                    continue
+                number = len(known)
+                if own is None:
+                    self._add(name, number, 1, 1, path)
+                    continue
+                for plane, keys in enumerate(planes, 1):
+                    numbers = {"n": place} if names.ranges else {"n": number}
+                    if own.has("planes"):
+                        numbers["p"] = plane
+                    is_plain = not names.ranges and "p" not in numbers
+                    sections = [keys, own] if keys else [own]
+                    self._rail(name, number, plane, len(planes), sections, None if is_plain else numbers)
+            if own and len(self.fabric.rails) > before:
+                own.done()
 
     def generated(self) -> None:
         """Read rails that a generator describes."""
@@ -246,7 +232,7 @@ class _Reader:
         count = section.number("count", 1, MAX_RAILS, "rails", "set the number of rails") or 0
         text = section.text("name", 'set the names of the rails, such as name: "gpu{n:02}"')
         names = template(text, section.path + ("name",), ("n",), (), report) if text is not None else None
-        for key in _GENERATOR + ("taken", "vfs"):
+        for key in _GENERATOR + ("taken", "vfs") + KIND_KEYS:
             section.value(key)
         planes = self._planes(section)
         if count * len(planes) > MAX_RAILS:
@@ -313,12 +299,18 @@ class _Reader:
         """Read a rail or a plane. ``sections``: those of the plane, if it has one, and of the rail."""
         own = sections[-1]
         rail = self._add(name, number, plane, planes, sections[0].path)
-        keys = _RailKeys(sections + ([self.addresses] if self.addresses else []), numbers, self.report)
+        qos = read_kind(self.fabric, rail, own, self.report)
+        if qos:
+            self.qos.append((rail, qos))
+        keys = RailKeys(sections, self.addresses, () if rail.for_pods else _OF_PODS, numbers, self.report)
         for key in _KEYS:
             keys.section(key)
+        keys.paths.update(rail.paths)
         rail.paths = keys.paths
         mode = keys.choice("mode", MODES)
-        rail.mtu = read_mtu(self.fabric.link_layer, own)
+        if mode == BLOCK and not rail.for_pods and not own.has("mode"):
+            mode = SUBNET
+        rail.mtu = read_mtu(self.fabric.link_layer_on(rail), own)
         if own.has("mtu"):
             rail.paths["mtu"] = own.path + ("mtu",)
         rail.vfs = read_vfs(own)
@@ -333,7 +325,7 @@ class _Reader:
         if len(sections) > 1:
             sections[0].done()
 
-    def _mode(self, rail: Rail, keys: _RailKeys, own: Section, mode: str | None) -> str | None:
+    def _mode(self, rail: Rail, keys: RailKeys, own: Section, mode: str | None) -> str | None:
         """Return the rail's mode; None if it or a key that it requires is missing or invalid, which is reported.
 
         :param mode: the mode in the file.
@@ -349,7 +341,7 @@ class _Reader:
             if bits not in rail.schemes and is_used and "subnet" + suffix not in keys.paths:
                 missing.append("subnet" + suffix)
         if not rail.schemes and not missing and not any(key in keys.paths for key in ("subnet", "subnet6")):
-            if mode is None and self.fabric.link_layer != ETHERNET:
+            if mode is None and self.fabric.link_layer_on(rail) != ETHERNET:
                 return NONE
             missing.append("subnet")
         if self.addresses and any(self.addresses.misspelt(key) for key in ("supernet", "supernet6")):
@@ -360,13 +352,18 @@ class _Reader:
             own.value(key, remedy)
         return (mode or SUBNET) if rail.schemes and not missing else None
 
-    def _network(self, rail: Rail, keys: _RailKeys, bits: int, suffix: str) -> Network | None:
+    def _network(self, rail: Rail, keys: RailKeys, bits: int, suffix: str) -> Network | None:
         """Return the rail's network of a family: its ``subnet``, or its part of the supernet; None if it has none."""
         key = "subnet" + suffix
         text = keys.text(key)
         if key in keys.paths:
             return None if text is None else read_network(text, keys.paths[key], self.report, bits)
-        supernet, prefix, in_file = self._supernet(bits, suffix)
+        aggregated = "node_aggregate" + suffix in keys.paths
+        supernet, prefix, in_file = self._supernet(bits, suffix, not aggregated)
+        if aggregated and in_file:
+            # Each rail has a part of each node's aggregate, not of the supernet.
+            keys.paths[key] = ("addresses", "supernet" + suffix)
+            return supernet
         if in_file:
             keys.paths[key] = ("addresses", "supernet" + suffix)
         if not supernet or prefix is None:
@@ -374,13 +371,17 @@ class _Reader:
         self._highest[bits] = rail.number
         return nth_subnet(supernet, prefix, rail.number)
 
-    def _supernet(self, bits: int, suffix: str) -> tuple[Network | None, int | None, bool]:
-        """Return the supernet of a family, the prefix length of a rail's part, and whether the file has a supernet."""
-        if bits not in self._supernets:
-            self._supernets[bits] = self._read_supernet(bits, suffix)
+    def _supernet(self, bits: int, suffix: str, divided: bool) -> tuple[Network | None, int | None, bool]:
+        """Return the supernet of a family, the prefix length of a rail's part, and whether the file has a supernet.
+
+        :param divided: whether rails have parts of the supernet, so that ``rail_prefix`` is required.
+        """
+        if bits not in self._supernets or divided > self._divided[bits]:
+            self._divided[bits] = divided
+            self._supernets[bits] = self._read_supernet(bits, suffix, divided)
         return self._supernets[bits]
 
-    def _read_supernet(self, bits: int, suffix: str) -> tuple[Network | None, int | None, bool]:
+    def _read_supernet(self, bits: int, suffix: str, divided: bool) -> tuple[Network | None, int | None, bool]:
         section = self.addresses
         if not section:
             return None, None, False
@@ -390,13 +391,14 @@ class _Reader:
         text, in_file = section.text(key), section.has(key)
         net = read_network(text, section.path + (key,), self.report, bits) if text else None
         remedy = "set the prefix length of each rail's part of %s, such as %d" % (key, 64 if suffix else 24)
-        prefix = section.number("rail_prefix" + suffix, 1, bits - 1, "bits", remedy if in_file else "")
+        prefix = section.number("rail_prefix" + suffix, 1, bits - 1, "bits", remedy if in_file and divided else "")
         return net, prefix, in_file
 
-    def _scheme(self, keys: _RailKeys, mode: str, net: Network, suffix: str) -> Scheme:
+    def _scheme(self, keys: RailKeys, mode: str, net: Network, suffix: str) -> Scheme:
         gateway: int | str | None = keys.text("gateway" + suffix)
         if gateway is not None and gateway not in (FIRST, LAST, NONE):
             gateway = read_address(str(gateway), keys.paths["gateway" + suffix], net, self.report)
+        aggregate = keys.number("node_aggregate" + suffix, 1, net.bits - 1)
         ranges: dict[str, Ranges | None] = {}
         for key in ("pods" + suffix, "hosts" + suffix):
             section = keys.section(key)
@@ -412,9 +414,11 @@ class _Reader:
             keys.choice("host", (FIRST, LAST, NONE)) if _used("host", mode) else None,
             keys.choice("leaf_end", (FIRST, SECOND)) if _used("leaf_end", mode) else None,
             self._taken(keys, net),
+            aggregate if _used("node_aggregate", mode) else None,
+            keys.choice("numbering", NUMBERINGS) if _used("numbering", mode) else None,
         )
 
-    def _taken(self, keys: _RailKeys, net: Network) -> tuple[tuple[str, Range], ...]:
+    def _taken(self, keys: RailKeys, net: Network) -> tuple[tuple[str, Range], ...]:
         """Return the taken ranges of the network's family, with their names."""
         section = keys.section("taken")
         own = section.section("taken") if section else None
@@ -449,4 +453,4 @@ class _Reader:
 def _used(key: str, mode: str) -> bool:
     """Return whether a rail's key has an effect in a mode. The planner itself reports unused pods and hosts."""
     ipv4_key = key[:-1] if key.endswith("6") else key
-    return key in ("mode", "mtu") or ipv4_key in _USED[mode] or (ipv4_key == "subnet" and mode != NONE)
+    return key in ("mode", "mtu", *KIND_KEYS) or ipv4_key in _USED[mode] or (ipv4_key == "subnet" and mode != NONE)

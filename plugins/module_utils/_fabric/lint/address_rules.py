@@ -30,14 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.addr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_rules import MISSING
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    FAMILY,
-    SUFFIX,
-    Network,
-    clashes,
-    overlaps,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import FAMILY, SUFFIX
 
 
 def _from_supernet(supernet: str, prefix: int) -> str:
@@ -158,7 +151,6 @@ _DEMANDS = (address_schemes.GROWTH, address_schemes.PODS, address_schemes.SMALL)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    _subnets(fabric, report)
     planners = fabric.planners()
     demands = demands_of(fabric, variants)
     short: dict[str, list[tuple[Path, Rail, address_schemes.Problem]]] = {}
@@ -168,7 +160,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
         for each in list(planners[rail.name].values()) if rail.mode is not None else ():
             problems = each.problems(demand)
             kinds = {problem.kind for problem in problems}
-            if kinds & {address_schemes.MISSING, address_schemes.SIZE, address_schemes.SMALL}:
+            if kinds & {address_schemes.MISSING, address_schemes.SIZE, address_schemes.SMALL, address_schemes.FULL}:
                 # The capacity of this rail is unknown.
                 del planners[rail.name][each.bits]
             for problem in problems:
@@ -216,56 +208,6 @@ def _report_demand(
         path = ("fabric", "max_nodes") if kind == address_schemes.GROWTH else demands[rail.name][1] or path
         message = "on %s, %s" % (named(rails), message)
     report.add(_RULES[kind], path, message, problem.remedy)
-
-
-RAILS_OVERLAP = rule(
-    "RY311 rail-subnet-overlap: Overlapping rail subnets",
-    example_file.rails("subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253"),
-    example_file.RAILS,
-)
-
-RESERVED_OVERLAP = rule(
-    "RY312 reserved-network-overlap: Rail subnet that overlaps a reserved network",
-    example_file.fabric(", reserved: {pods: 172.16.12.0/22}"),
-    example_file.fabric(", reserved: {pods: 10.233.64.0/18}"),
-)
-
-
-def _subnets(fabric: Fabric, report: Report) -> None:
-    """Report networks of rails that overlap each other or a reserved network."""
-    placed = [(net, rail) for rail in fabric.rails for net in rail.networks]
-    for first, one, second, other in overlaps(placed):
-        # A network cut from the supernet is fixed: the explicit network must change.
-        blamed = _to_move((one, first), (other, second))
-        unchanged = (one, first) if blamed == (other, second) else (other, second)
-        report.add(
-            RAILS_OVERLAP,
-            _subnet_path(*blamed),
-            "%s of %s overlaps %s of %s" % (blamed[1], blamed[0].name, unchanged[1], unchanged[0].name),
-            "give every rail its own subnet",
-        )
-    clashing: dict[str, list[tuple[Network, Rail]]] = {}
-    for net, rail, _other, name in clashes(placed, [(net, name) for name, net in fabric.reserved.items()]):
-        clashing.setdefault(name, []).append((net, rail))
-    for name, found in clashing.items():
-        net, rail = found[0]
-        path: Path = ("fabric", "reserved", name) if len(found) > 1 else _subnet_path(rail, net)
-        more = " and of %s" % count(len(found) - 1, "more rail", "more rails") if len(found) > 1 else ""
-        report.add(
-            RESERVED_OVERLAP,
-            path,
-            "%s of %s%s overlaps %s, reserved for %s" % (net, rail.name, more, fabric.reserved[name], name),
-            "move the rail or correct fabric.reserved.%s" % name,
-        )
-
-
-def _to_move(first: tuple[Rail, Network], second: tuple[Rail, Network]) -> tuple[Rail, Network]:
-    """Return which of two networks must move: an explicit one before one from a supernet, else the later rail's."""
-    return max(first, second, key=lambda each: (_subnet_path(*each)[0] != "addresses", each[0].number))
-
-
-def _subnet_path(rail: Rail, net: Network) -> Path:
-    return rail.where("subnet" + SUFFIX[net.bits])
 
 
 ONE_FAMILY = rule(

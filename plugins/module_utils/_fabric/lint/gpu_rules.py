@@ -91,6 +91,7 @@ DISTANCE_IDLE = rule(
 def _profile_gpus(fabric: Fabric, variant: Variant, report: Report) -> None:
     """Report GPUs of a profile without a rail or with several, and distances that check nothing."""
     profile, bases = variant.profile, _bases(fabric)
+    compute = {rail.name for rail in fabric.compute_rails}
     servers: dict[int, str] = {}
     twice: list[tuple[Path, str]] = []
     for port in variant.ports.values():
@@ -98,7 +99,9 @@ def _profile_gpus(fabric: Fabric, variant: Variant, report: Report) -> None:
             continue  # the undefined rail is reported already
         base = bases[port.rail]
         path = port.paths.get("gpu", port.path)
-        for gpu in _known(profile, port, report):
+        known = _known(profile, port, report)
+        # A storage port can be near a GPU whose traffic with others takes a compute rail.
+        for gpu in known if port.rail in compute else ():
             first = servers.setdefault(gpu, base)
             if first != base:
                 twice.append((path, "GPU %d is served by %s and by %s" % (gpu, first, base)))
@@ -137,7 +140,12 @@ GPU_PCI = rule(
 def _addresses(variant: Variant, report: Report) -> None:
     """Report two devices of a profile with the same PCI address."""
     profile = variant.profile
-    owners = {port.pci: "the port of %s" % port.rail for port in variant.ports.values() if port.pci}
+    owners = {
+        function.pci: "the port of %s" % port.rail
+        for port in variant.ports.values()
+        for function in port.functions
+        if function.pci
+    }
     for gpu, pci in (profile.gpus or {}).items():
         if pci is None:
             continue
@@ -164,9 +172,11 @@ CROSSED = rule(
 def _crossed(fabric: Fabric, variants: Variants, report: Report) -> None:
     """Report a GPU that is on different rails in two profiles with the same GPUs."""
     bases = _bases(fabric)
+    storage = {rail.name for rail in fabric.rails} - {rail.name for rail in fabric.compute_rails}
     known: dict[frozenset[int], tuple[str, dict[int, str]]] = {}
     for variant in variants:
-        rails = {gpu: bases.get(port.rail, port.rail) for port in variant.ports.values() for gpu in port.gpus}
+        ports = [port for port in variant.ports.values() if port.rail not in storage]
+        rails = {gpu: bases.get(port.rail, port.rail) for port in ports for gpu in port.gpus}
         if not rails or report.within(variant.profile.path + ("ports",)):
             continue
         first, other = known.setdefault(frozenset(rails), (variant.name, rails))

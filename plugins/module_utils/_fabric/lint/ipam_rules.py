@@ -63,27 +63,33 @@ BLOCKS = rule(
 def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
     """Report pod ranges from which nv-ipam cannot allocate as planned."""
     demands = demands_of(fabric, variants)
-    vfs = any(variant.has_vfs for variant in variants)
     if any(facts_of(fabric.provider).refused(variant.attachment) for variant in variants):
         return
     for rail in fabric.rails:
+        vfs = any(variant.has_vfs_on(rail) for variant in variants)
         demand = demands[rail.name][0]
         for bits, scheme in rail.schemes.items() if rail.mode == SUBNET else ():
             path = rail.where("pods" + SUFFIX[bits])
             if scheme.pods is None or report.within(path):
                 continue
             first = scheme.network.usable.first
-            pods = scheme.pods.without(scheme.excluded)
+            own = scheme.own_pods
+            pods = own.without(scheme.excluded) if own else None
             if pods is None:
                 continue
-            block = max(2, demand.pods_per_node or 0)
+            # One block serves a node's pods on all rails with this pool.
+            rails = scheme.divided.rails if scheme.divided else 1
+            block = max(2, demand.pods_per_node or 0) * rails
             if pods.first >= first + block or (pods.first != first and not demand.pods_per_node):
                 message = "nv-ipam allocates from %s on, but pods of %s begin at %s" % (
                     show(first, bits),
                     rail.name,
                     show(pods.first, bits),
                 )
-                report.add(BLOCKS, path, message, "begin pods there, or use the mode prefix")
+                remedy = "begin pods there, or use the mode prefix"
+                if scheme.part and not scheme.numbering:
+                    remedy = "write numbering: node or numbering: rail, with which all rails have one pool"
+                report.add(BLOCKS, path, message, remedy)
             elif demand.pods_per_node is None and not vfs and demand.nodes:
                 message = (
                     "nv-ipam divides %s into blocks of pods_per_node addresses, and pods_per_node is not set"
@@ -91,13 +97,14 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
                 )
                 remedy = "set pods_per_node, or use the mode prefix"
                 report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
-            elif demand.pods_per_node == 1 and pods.last - first + 1 < 2 * demand.planned_nodes:
-                message = "nv-ipam's blocks have at least 2 addresses, and {} has {:,} for {}".format(
-                    rail.name, pods.last - first + 1, count(demand.planned_nodes, "node")
+            elif demand.pods_per_node == 1 and pods.last - first + 1 < block * demand.planned_nodes:
+                message = "nv-ipam's blocks have at least {} addresses, and {} has {:,} for {}".format(
+                    block, rail.name, pods.last - first + 1, count(demand.planned_nodes, "node")
                 )
                 report.add(BLOCKS, path, message, "widen the range, or use the mode prefix")
             elif demand.pods_per_node:
-                _holes(rail, Range(first, first + block * demand.planned_nodes - 1, bits), pods, demand, path, report)
+                whole = Range(first, first + block * demand.planned_nodes - 1, bits)
+                _holes(rail, whole, pods, demand, rails, path, report)
 
 
 BLOCK_SHORT = rule(
@@ -110,9 +117,9 @@ BLOCK_SHORT = rule(
 )
 
 
-def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, report: Report) -> None:
-    """Report a node's block of ``whole`` that has fewer pod addresses than ``pods_per_node``."""
-    needed, block = demand.pods_per_node or 1, max(2, demand.pods_per_node or 1)
+def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, rails: int, where: Path, report: Report) -> None:
+    """Report a node's block of ``whole`` that has fewer pod addresses than ``pods_per_node`` on each of ``rails``."""
+    needed, block = (demand.pods_per_node or 1) * rails, max(2, demand.pods_per_node or 1) * rails
     missing = Ranges.of(whole).without(pods.parts)
     partial = sorted(partial_blocks(whole, block, missing.parts)) if missing and demand.planned_nodes else []
     for index, _blocks, available in partial:
@@ -122,7 +129,7 @@ def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, 
                 Range(first, first + block - 1, whole.bits),
                 rail.name,
                 count(available, "address", "addresses"),
-                needed,
+                demand.pods_per_node or 1,
             )
             remedy = (
                 "move gateway and excluded addresses after the last block, lower pods_per_node, or use the mode prefix"
@@ -180,7 +187,8 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 report.add(TABLE_TAKEN, path, message, "set another number, such as 101")
     for rail in fabric.rails:
         for scheme in rail.schemes.values():
-            pods = scheme.pods.without(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
+            own = scheme.own_pods if rail.mode == "subnet" else None
+            pods = own.without(scheme.excluded) if own else None
             if pods is None:
                 continue
             pods_path = rail.where("pods" + SUFFIX[scheme.network.bits])
@@ -199,15 +207,20 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 report.add(
                     POOL_LARGE, pods_path, message, "shorten the range, or raise the limit and suppress this finding"
                 )
-    modes: dict[str, Variant] = {}
+    # RDMA mode -> a variant in it, one of its attachments, and the place of the attachment
+    modes: dict[str, tuple[Variant, str, Path]] = {}
     for variant in variants:
-        kind = ATTACHMENTS.get(variant.attachment or "")
-        if kind and (kind.master or variant.rdma_mode == EXCLUSIVE):
-            modes.setdefault(variant.rdma_mode, variant)
+        found = [
+            (name, variant.attachment_path_on(rail)) for (name, _layer), rail in variants.kinds_of(variant).items()
+        ]
+        for name, path in found or [(variant.attachment, variant.attachment_path)]:
+            kind = ATTACHMENTS.get(name or "")
+            if kind and (kind.master or variant.rdma_mode == EXCLUSIVE):
+                modes.setdefault(variant.rdma_mode, (variant, kind.name, path))
     if SHARED in modes and EXCLUSIVE in modes:
         message = "%s is served in the mode shared, and nodes of %s are exclusive" % (
-            modes[SHARED].attachment,
-            modes[EXCLUSIVE].name,
+            modes[SHARED][1],
+            modes[EXCLUSIVE][0].name,
         )
         remedy = "restrict its plugin to nodes in the mode shared, and suppress this finding; or use one mode"
-        report.add(MIXED_MODES, modes[EXCLUSIVE].attachment_path, message, remedy)
+        report.add(MIXED_MODES, modes[EXCLUSIVE][2], message, remedy)

@@ -57,6 +57,13 @@ _RAILS = 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", %s}
 _NO_PODS = _RAILS % "hosts: .1-.253"
 
 
+_HOST = (
+    _fabric(_MACVLAN) + "rails:\n  gpu01: {subnet: 172.16.11.0/24, pods: .1-.200, hosts: .201-.253}\n"
+    "  stor1: {role: storage, attachment: host, subnet: 172.16.12.0/24%s, hosts: .201-.253}\n"
+    "profiles: {hgx: {ports: {gpu01: {netdev: nic1}, stor1: {netdev: nic2}}}}\n"
+)
+
+
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _attachments(fabric, variants, report)
     _modes(fabric, variants, report)
@@ -64,6 +71,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if not facts.kubernetes:
         _without_kubernetes(fabric, report)
         return
+    _host_rails(fabric, report)
     if facts.networks:
         _masters(fabric, variants, report)
     if not facts.link_local_gateway:
@@ -83,15 +91,20 @@ def _attachments(fabric: Fabric, variants: Variants, report: Report) -> None:
     """Report attachments that the provider does not support."""
     if fabric.provider is None:
         return
+    facts = facts_of(fabric.provider)
     kinds = {each.attachment: each.attachment_path for each in reversed(variants.with_unused()) if each.attachment}
     if not kinds and fabric.attachment:
         kinds = {fabric.attachment: ("fabric", "attachment")}
+    for rail in fabric.rails:
+        # Beside rails for pods, a rail can be for processes of the node only.
+        if rail.attachment and not (rail.attachment == HOST and facts.kubernetes):
+            kinds.setdefault(rail.attachment, rail.paths["attachment"])
     for attachment, path in kinds.items():
-        reason = facts_of(fabric.provider).refused(attachment)
+        reason = facts.refused(attachment)
         # An attachment that does not fit the link layer is reported already.
         if reason and not report.has(path):
             message = "%s does not support %s: %s" % (fabric.provider, attachment, reason)
-            report.add(NOT_SERVED, path, message, "use one of %s" % ", ".join(facts_of(fabric.provider).served))
+            report.add(NOT_SERVED, path, message, "use one of %s" % ", ".join(facts.served))
 
 
 WITHOUT_PODS = rule(
@@ -100,6 +113,25 @@ WITHOUT_PODS = rule(
     _fabric("provider: none") + _NO_PODS,
     why="With provider: none, the plan contains nothing for Kubernetes, so the setting would have no effect.",
 )
+
+
+HOST_RAIL = rule(
+    "RY846 pods-on-host-rail: Setting for pods on a rail of the node's own processes",
+    _HOST % ", pods: .1-.200",
+    _HOST % "",
+    why="With attachment: host, no pod is attached to the rail, so the setting would have no effect.",
+)
+
+
+def _host_rails(fabric: Fabric, report: Report) -> None:
+    """Report pod addresses of rails without pods."""
+    for rail in fabric.rails if not report.within(("rails",)) else ():
+        if rail.for_pods:
+            continue
+        found = [rail.where("pods" + SUFFIX[bits]) for bits, scheme in rail.schemes.items() if scheme.pods]
+        for path in found:
+            message = "%s has attachment: host, so no pod is attached to it" % rail.name
+            report.add(HOST_RAIL, path, message, "remove it, or set another attachment for the rail")
 
 
 WITHOUT_OPERATOR = rule(
@@ -199,16 +231,17 @@ LINK_TWICE = rule(
 def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> None:
     """Report rails of mode link on which pods would need the address of the port."""
     for variant in variants:
-        count = variant.vfs_on(fabric, rail).get("count")
-        if variant.has_vfs and count and count.value == 1:
+        count = variant.pod_vfs_on(fabric, rail)
+        attachment, has_vfs = variant.attachment_on(rail), variant.has_vfs_on(rail)
+        if has_vfs and count and count.value == 1:
             if all(scheme.host != NONE for scheme in rail.schemes.values()):
                 message = "the port of %s and its VF would have the same address" % rail.name
                 remedy = "set host: none, which leaves it to the pod; or use host-device, or the mode prefix"
                 report.add(LINK_TWICE, rail.where("mode"), message, remedy)
             continue
-        if variant.attachment in (None, "host-device", HOST) or (variant.has_vfs and not count):
+        if attachment in (None, "host-device", HOST) or (has_vfs and not count):
             continue
-        users = "%d VFs" % count.value if variant.has_vfs and count else str(variant.attachment)
+        users = "%d VFs" % count.value if has_vfs and count else str(attachment)
         message = "a link of %s has one address, which the port needs, and %s needs one for each pod" % (
             rail.name,
             users,
@@ -217,19 +250,26 @@ def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> Non
         report.add(LINK_SHARED, rail.where("mode"), message, remedy)
 
 
+def _has_master(variant: Variant, rail: Rail) -> bool:
+    """Return whether interfaces of pods on a rail are created on a netdev that objects name."""
+    kind = ATTACHMENTS.get(variant.attachment_on(rail) or "")
+    return bool(kind and kind.master)
+
+
 def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
     """Check that each network has one netdev name on all of its nodes."""
     naming = Naming(fabric.name, fabric.provider, fabric.names)
     owners: dict[str, tuple[str, str]] = {}
     resources: dict[str, tuple[str, str]] = {}
     for variant in variants:
-        kind = ATTACHMENTS.get(variant.attachment or "")
-        if not kind or not kind.master or _unread(variant, report):
+        names = {
+            rail.name: naming.name("network", naming.values(rail, variant.attachment_on(rail) or "", variant.name))
+            for rail in fabric.rails
+            if _has_master(variant, rail)
+        }
+        if not names or _unread(variant, report):
             continue
         profile_checked = False
-        names = {
-            rail.name: naming.name("network", naming.values(rail, kind.name, variant.name)) for rail in fabric.rails
-        }
         for node in variants.nodes_of(variant):
             if node.ports or not profile_checked:
                 profile_checked = profile_checked or not node.ports
@@ -300,14 +340,14 @@ def _master(
         network = networks.get(rail)
         if network is None or report.within(port.path) or report.has(("names", "network")):
             continue
-        if port.netdev is None:
+        if port.interface is None:
             message = "the network %s needs the name of a netdev, and the port of %s has none" % (network, rail)
             remedy = "add netdev: a port with another name is renamed"
             report.add(NO_MASTER, port.paths.get("netdev", port.path), message, remedy)
             continue
-        master, first = owners.setdefault(network, (port.netdev, node.name))
-        if master != port.netdev:
-            message = "the network %s needs %s here, but %s on %s" % (network, port.netdev, master, first)
+        master, first = owners.setdefault(network, (port.interface, node.name))
+        if master != port.interface:
+            message = "the network %s needs %s here, but %s on %s" % (network, port.interface, master, first)
             remedy = "set the same netdev for all, with pci to identify the port; or use {profile} in names.network"
             report.add(MASTERS, port.paths.get("netdev", port.path), message, remedy)
 
@@ -338,13 +378,17 @@ def _one_resource(
     owners: dict[str, tuple[str, str]],
     report: Report,
 ) -> None:
-    """Report netdevs that are on different rails on different nodes."""
+    """Report netdevs that are on different rails on different nodes. VLANs of one netdev are several rails."""
+    served: dict[str, list[str]] = {}
     for rail, port in ports.items():
-        if rail not in networks or port.netdev is None or report.within(port.path):
-            continue
-        other, first = owners.setdefault(port.netdev, (rail, node.name))
-        if other != rail:
-            message = "%s is on %s here, and on %s it is on %s" % (port.netdev, rail, first, other)
+        for function in port.functions if rail in networks and not report.within(port.path) else ():
+            if function.netdev is not None:
+                served.setdefault(function.netdev, []).append(rail)
+    for netdev, rails in served.items():
+        other, first = owners.setdefault(netdev, (" and ".join(rails), node.name))
+        if other != " and ".join(rails):
+            port = ports[rails[0]]
+            message = "%s is on %s here, and on %s it is on %s" % (netdev, " and ".join(rails), first, other)
             remedy = "give each rail's port the same netdev on all nodes, with pci to identify it"
             report.add(NETDEV_RAILS, port.paths.get("netdev", port.path), message, remedy)
 
@@ -362,16 +406,17 @@ INJECTED = rule(
 def _injection_order(variants: Variants, fabric: Fabric, report: Report) -> None:
     """Report netdevs that do not sort as their rails, because injected interfaces follow the order of netdevs."""
     for variant in variants:
-        kind = ATTACHMENTS.get(variant.attachment or "")
-        if not kind or not kind.master:
-            continue
-        ports = [variant.ports[rail.name] for rail in fabric.rails if rail.name in variant.ports]
+        ports = [
+            variant.ports[rail.name]
+            for rail in fabric.rails
+            if rail.name in variant.ports and _has_master(variant, rail)
+        ]
         for before, port in zip(ports, ports[1:]):
-            if before.netdev is None or port.netdev is None or before.netdev < port.netdev:
+            if before.interface is None or port.interface is None or before.interface < port.interface:
                 continue
             if report.within(port.path) or report.within(before.path):
                 continue
-            message = "%s of %s sorts before %s of %s" % (port.netdev, port.rail, before.netdev, before.rail)
+            message = "%s of %s sorts before %s of %s" % (port.interface, port.rail, before.interface, before.rail)
             remedy = (
                 "name netdevs in the order of the rails, such as %s, and set pci; or name networks in pods" % port.rail
             )

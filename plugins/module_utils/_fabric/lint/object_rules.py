@@ -9,6 +9,10 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import NONE, SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, Rule, rule
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import (
+    common_networks,
+    pool_owners,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES, Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
@@ -65,18 +69,20 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for kind in ("resource_prefix", "namespace"):
         _valid(fabric, kind, naming.common(kind), report)
     owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
+    of_several = pool_owners(common_networks(fabric.rails))
     served = {id(variant): variants.rails_of(variant) for variant in variants}
     for rail in fabric.rails:
         pool_per_node = rail.mode not in (None, NONE, SUBNET) and facts_of(fabric.provider).pool_per_node
         for variant in variants:
-            if rail.name not in served[id(variant)] or not variant.attachment:
+            attachment = variant.attachment_on(rail)
+            if rail.name not in served[id(variant)] or not attachment or not rail.for_pods:
                 continue
-            values = naming.values(rail, variant.attachment, variant.name)
-            owner_of_network = (rail.name, variant.attachment)
+            values = naming.values(rail, attachment, variant.name)
+            owner_of_network = (rail.name, attachment)
             kinds: list[tuple[str, tuple[t.Any, ...]]] = [("interface", (rail.name,))]
             if networks:
                 kinds += [("resource", owner_of_network), ("network", owner_of_network)]
-            if networks and variant.has_vfs:
+            if networks and variant.has_vfs_on(rail):
                 kinds.append(("policy", owner_of_network + (variant.name,)))
             for kind, owner in kinds:
                 _check_name(fabric, naming, kind, values, owner, owners, report)
@@ -91,8 +97,9 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     message = "nodes share the pool of %s, and by this name each would have one" % rail.name
                     report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "remove {node} and {i} from the name")
                 else:
-                    more = dict(values, node="", i=0)
-                    _check_name(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)
+                    owner_of_pool = of_several.get((rail.name, kind), rail)
+                    more = dict(naming.values(owner_of_pool, attachment, variant.name), node="", i=0)
+                    _check_name(fabric, naming, kind, more, (owner_of_pool.name,), owners, report, rail.mode)
     _colliding_pools(fabric, variants, naming, report)
 
 
@@ -170,8 +177,8 @@ def _colliding_pools(fabric: Fabric, variants: Variants, naming: Naming, report:
     # text before and after the node's name -> the pools with such names
     found: dict[tuple[str, str], list[tuple[str, str, Rail, dict[str, t.Any], Variant]]] = {}
     for rail in fabric.rails:
-        for variant in variants if rail.mode not in (None, NONE, SUBNET) else ():
-            values = naming.values(rail, variant.attachment or "", variant.name)
+        for variant in variants if rail.mode not in (None, NONE, SUBNET) and rail.for_pods else ():
+            values = naming.values(rail, variant.attachment_on(rail) or "", variant.name)
             for kind in naming.pools(rail.schemes) if rail.name in variants.rails_of(variant) else ():
                 # an index cannot be distinguished from other digits
                 counted = "i" in naming.template(kind, rail.mode).fields

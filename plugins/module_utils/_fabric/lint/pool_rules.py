@@ -47,7 +47,7 @@ def _hosts(fabric: Fabric, report: Report) -> None:
     """Report rails whose ports have no addresses and cannot be verified: one finding per place in the file."""
     found: dict[Path, list[Rail]] = {}
     for rail in fabric.rails:
-        if fabric.link_layer != ETHERNET or rail.mode is None or report.within(rail.path):
+        if fabric.link_layer_on(rail) != ETHERNET or rail.mode is None or report.within(rail.path):
             continue
         if rail.mode in (address_schemes.PREFIX, address_schemes.LINK):
             if any(scheme.host == address_schemes.NONE for scheme in rail.schemes.values()):
@@ -79,7 +79,7 @@ NO_PODS = rule(
 
 def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
     """Report a rail without a range for pods if ``pods_per_node`` is set."""
-    if fabric.pods_per_node is None or rail.mode != address_schemes.SUBNET:
+    if fabric.pods_per_node is None or not rail.for_pods or rail.mode != address_schemes.SUBNET:
         return
     for bits, scheme in rail.schemes.items():
         path = rail.where("pods" + SUFFIX[bits])

@@ -14,7 +14,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Rule,
     rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import INFINIBAND, Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    INFINIBAND,
+    Fabric,
+    Rail,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import (
     CABLE_LEN,
     EIGHT,
@@ -40,22 +44,66 @@ INFINIBAND_QOS = rule(
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    qos = fabric.qos
-    if qos is None or report.has(("fabric", "attachment")) or report.has(("fabric", "link_layer")):
+    if report.has(("fabric", "attachment")) or report.has(("fabric", "link_layer")):
         return  # without the link layer, it is unknown which settings are valid
-    if fabric.link_layer == INFINIBAND:
-        message = "DSCP, PFC and ECN are for Ethernet; InfiniBand is lossless, and separates traffic by service levels"
-        report.add(INFINIBAND_QOS, qos.path, message, "remove qos, and set service levels in the subnet manager")
-        return
+    # Place of a section -> the section, and the rails that have it; rails of a generator have one section.
+    sections: dict[Path, tuple[Qos, list[Rail]]] = {fabric.qos.path: (fabric.qos, [])} if fabric.qos else {}
+    for rail in fabric.rails:
+        qos = fabric.qos if rail.qos is None else rail.qos
+        if isinstance(qos, Qos):
+            sections.setdefault(qos.path, (qos, []))[1].append(rail)
+    for qos, rails in sections.values():
+        layers = {fabric.link_layer_on(rail) for rail in rails} or {fabric.link_layer}
+        if layers == {INFINIBAND}:
+            message = (
+                "DSCP, PFC and ECN are for Ethernet; InfiniBand is lossless, and separates traffic by service levels"
+            )
+            report.add(INFINIBAND_QOS, qos.path, message, "remove qos, and set service levels in the subnet manager")
+            continue
+        _section(fabric, variants, qos, [rail for rail in rails if fabric.link_layer_on(rail) != INFINIBAND], report)
+    if sections:
+        _soft(variants, report)
+    _classes(fabric, report)
+
+
+def _section(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail], report: Report) -> None:
+    """Check the QoS of these rails."""
     _priorities(qos, report)
     _pfc(qos, report)
-    _soft(variants, report)
     if qos.trust == "pcp":
-        _tags(fabric, variants, qos, report)
+        _tags(fabric, variants, qos, rails, report)
     if qos.ets and _read(qos, report, "ets", "pfc", "priority", "cnp_priority", "dscp", "cnp_dscp"):
         _ets(qos, qos.ets, report)
     if qos.buffers and _read(qos, report, "buffers", "pfc", "priority", "dscp"):
-        _buffers(fabric, variants, qos, qos.buffers, report)
+        _buffers(fabric, variants, qos, qos.buffers, rails, report)
+
+
+CLASSES = rule(
+    "RY719 traffic-classes-of-rails: Compute rails with different traffic classes",
+    "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}\n"
+    "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, qos: {dscp: 34}}\n" + "qos: {dscp: 26}",
+    "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}\n"
+    "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, qos: {pfc: []}}\n" + "qos: {dscp: 26}",
+    WARNING,
+    why="NCCL_IB_TC is one value for all NICs of a job. Storage rails are not NCCL's, and can have another one.",
+)
+
+
+def _classes(fabric: Fabric, report: Report) -> None:
+    """Report a compute rail whose packets NCCL would mark with the traffic class of another."""
+    first: tuple[Rail, Qos] | None = None
+    for rail in fabric.compute_rails:
+        qos = fabric.qos_on(rail)
+        if qos is None or report.within(qos.path):
+            continue
+        first = first or (rail, qos)
+        if (qos.dscp, qos.ecn) != (first[1].dscp, first[1].ecn):
+            message = "%s has DSCP %d%s, and %s has DSCP %d%s" % (
+                *(rail.name, qos.dscp, "" if qos.ecn else " without ECN"),
+                *(first[0].name, first[1].dscp, "" if first[1].ecn else " without ECN"),
+            )
+            place = qos.path if rail.qos is not None else first[1].path
+            report.add(CLASSES, place, message, "give all compute rails one dscp and one ecn")
 
 
 SOFT_RDMA = rule(
@@ -215,14 +263,14 @@ PCP_VFS = rule(
 )
 
 
-def _tags(fabric: Fabric, variants: Variants, qos: Qos, report: Report) -> None:
+def _tags(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail], report: Report) -> None:
     """With ``trust: pcp``, check that VFs are in a VLAN whose tag has RoCE's priority."""
     untagged: dict[str, None] = {}
     for variant in variants.with_unused():
-        for rail in fabric.rails:
+        for rail in rails:
             if rail.name not in variant.ports:
                 continue
-            vfs = variant.vfs_on(fabric, rail) if variant.has_vfs else {}
+            vfs = variant.vfs_on(fabric, rail) if variant.has_vfs_on(rail) else {}
             vlan = vfs.get("vlan")
             if vlan is None or vlan.value == 0:
                 untagged[rail.name] = None
@@ -316,14 +364,17 @@ BUFFER_SMALL = rule(
 )
 
 
-def _buffers(fabric: Fabric, variants: Variants, qos: Qos, buffers: Buffers, report: Report) -> None:
+def _buffers(
+    fabric: Fabric, variants: Variants, qos: Qos, buffers: Buffers, rails: t.Sequence[Rail], report: Report
+) -> None:
     """Report buffers that are missing, too small (in bytes) or shared."""
     _shared_by_lossless(qos, buffers.prio_buffer, "buffer", BUFFER_SHARED, buffers.path + ("prio_buffer",), report)
     if not buffers.buffer_size:
         return
     path = buffers.path + ("buffer_size",)
     lossless = {buffers.prio_buffer[priority] for priority in qos.pfc}
-    speed, mtu = _speed(variants), max([rail.mtu or 0 for rail in fabric.rails] + [fabric.mtu or 0])
+    speed = _speed(variants, {rail.name for rail in rails})
+    mtu = max([rail.mtu or 0 for rail in rails] + [fabric.mtu or 0])
     needed = least_size(buffers.cable_len, speed, mtu)
     for each in sorted(set(buffers.prio_buffer)):
         size = buffers.buffer_size.get(each, 0)
@@ -358,9 +409,9 @@ def _shared_by_lossless(qos: Qos, places: t.Sequence[int], kind: str, broken: Ru
             report.add(broken, path, message, "give it its own %s" % kind)
 
 
-def _speed(variants: Variants) -> int:
-    """Return the fastest expected link, in Gb/s; 0 if the file has none."""
+def _speed(variants: Variants, rails: t.Container[str]) -> int:
+    """Return the fastest expected link of these rails, in Gb/s; 0 if the file has none."""
     known = variants.with_unused()
     speeds = [variant.profile.expected.get("speed", 0) for variant in known]
-    speeds += [port.speed or 0 for variant in known for port in variant.ports.values()]
+    speeds += [port.speed or 0 for variant in known for port in variant.ports.values() if port.rail in rails]
     return max(speeds, default=0)

@@ -186,6 +186,8 @@ def _listed(plan: Plan, report: Report) -> None:
     reserved: dict[int, int] = {}
     for rail in plan.fabric.rails:
         for bits, scheme in rail.schemes.items():
+            if scheme.part and scheme.part.number > 1:
+                continue  # counted for the first rail with this network
             for name, addresses in scheme.taken:
                 before = reserved.get(bits, 0)
                 reserved[bits] = before + addresses.size

@@ -147,9 +147,11 @@ MTU_STEP = rule(
 
 def _mtu(fabric: Fabric, report: Report) -> None:
     """Report MTUs with which a slightly higher MTU would double the RDMA MTU."""
-    if fabric.link_layer != ETHERNET:
-        return
-    for mtu, path in [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]:
+    rails = [rail for rail in fabric.rails if fabric.link_layer_on(rail) == ETHERNET]
+    mtus = [(rail.mtu, rail.where("mtu")) for rail in rails]
+    if fabric.link_layer == ETHERNET or any(rail.mtu is None for rail in rails):
+        mtus.insert(0, (fabric.mtu, ("fabric", "mtu")))
+    for mtu, path in mtus:
         for step in _ROCE_MTUS:
             if mtu is not None and step <= mtu < step + _ROCE_HEADERS:
                 report.add(

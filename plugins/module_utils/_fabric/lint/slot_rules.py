@@ -19,7 +19,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.pool_rules import NO_PODS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import has_vfs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    COMPUTE,
     DRA,
     Fabric,
     Rail,
@@ -91,11 +93,12 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
         return
     known = variants.with_unused()
     for variant in known:
+        served = variants.rails_of(variant)
+        rails = [rail for rail in fabric.rails if rail.name in served and rail.for_pods]
         if not facts_of(fabric.provider).refused(variant.attachment):
-            _counted(fabric, variant, variants.rails_of(variant) or set(variant.ports), report)
+            _counted(fabric, variant, rails, report)
         _driver(fabric, variant, report)
-        if variant.attachment == "sriov":
-            _spoofing(fabric, variant, report)
+        _spoofing(fabric, variant, rails, report)
     _names(fabric, report)
     _pools(fabric, variants, report)
 
@@ -121,22 +124,24 @@ SLOTS_FEW = rule(
 )
 
 
-def _counted(fabric: Fabric, variant: Variant, rails: t.Collection[str], report: Report) -> None:
+def _counted(fabric: Fabric, variant: Variant, rails: t.Sequence[Rail], report: Report) -> None:
     """Check that the number of slots is known, and that a port has as many devices."""
     slots = slots_of(fabric, variant)
-    if slots is None:
+    unknown = [rail for rail in rails if slots_of(fabric, variant, rail) is None]
+    if slots is None or unknown:
+        attachment = variant.attachment_on(unknown[0]) if unknown else variant.attachment
         holders = [("fabric",), variant.profile.path] + [group.path for group in variant.groups]
         unread = any(report.within(path + ("slots",)) or report.within_by(UNKNOWN, path) for path in holders)
         # With VFs, the missing number of VFs is reported instead.
-        if not unread and not variant.has_vfs and variant.attachment and not report.within(("fabric", "pods_per_node")):
-            message = "neither slots nor pods_per_node is set, and %s has no number of its own" % variant.attachment
+        if not unread and not has_vfs(attachment) and attachment and not report.within(("fabric", "pods_per_node")):
+            message = "neither slots nor pods_per_node is set, and %s has no number of its own" % attachment
             report.add(SLOTS_MISSING, ("fabric", "slots"), message, "set slots, such as {all_rails: 4, per_rail: 4}")
         return
     if not variant.slots:
         return
     if not slots.total:
         report.add(NO_SLOTS, slots.path, "a port has no slots", "set all_rails or per_rail to 1 or more")
-    elif fabric.pods_per_node and fabric.pods_per_node > slots.total and variant.attachment != "host-device":
+    elif fabric.pods_per_node and fabric.pods_per_node > slots.total and not _whole(variant, rails):
         message = "pods_per_node is %d, and a port has %d slots" % (fabric.pods_per_node, slots.total)
         remedy = "raise all_rails or per_rail, or lower pods_per_node"
         report.add(SLOTS_FEW, slots.path, message, remedy)
@@ -152,13 +157,20 @@ SLOTS_MANY = rule(
 )
 
 
-def _devices(fabric: Fabric, variant: Variant, rails: t.Collection[str], slots: Slots, report: Report) -> None:
+def _whole(variant: Variant, rails: t.Sequence[Rail]) -> bool:
+    """Return whether a pod gets the port itself on a compute rail, which is one slot of every rail."""
+    compute = [rail for rail in rails if rail.role == COMPUTE] or rails
+    attachments = [variant.attachment_on(rail) for rail in compute] or [variant.attachment]
+    return "host-device" in attachments
+
+
+def _devices(fabric: Fabric, variant: Variant, rails: t.Sequence[Rail], slots: Slots, report: Report) -> None:
     """Report more slots than a port has devices."""
-    if variant.attachment == "host-device" and slots.total > 1:
+    if _whole(variant, rails) and slots.total > 1:
         message = "a port has %d slots, and with host-device it can have one" % slots.total
         report.add(SLOTS_MANY, slots.path, message, "set {all_rails: 1, per_rail: 0}, or use the attachment sriov")
-    for rail in fabric.rails if variant.has_vfs else ():
-        vfs: Setting | None = variant.vfs_on(fabric, rail).get("count") if rail.name in rails else None
+    for rail in rails:
+        vfs: Setting | None = variant.pod_vfs_on(fabric, rail) if variant.has_vfs_on(rail) else None
         if vfs and vfs.value and slots.total > vfs.value:
             message = "a port has %d slots, and %s has %d VFs" % (slots.total, rail.name, vfs.value)
             report.add(
@@ -176,9 +188,11 @@ SPOOFING = rule(
 )
 
 
-def _spoofing(fabric: Fabric, variant: Variant, report: Report) -> None:
+def _spoofing(fabric: Fabric, variant: Variant, rails: t.Sequence[Rail], report: Report) -> None:
     """Report settings by which the NIC does not stop a pod that uses another MAC address."""
-    for rail in fabric.rails:
+    for rail in rails:
+        if variant.attachment_on(rail) != "sriov":
+            continue
         settings = variant.vfs_on(fabric, rail)
         for attribute in vf_attributes.SETTINGS:
             setting: Setting | None = settings.get(attribute.name)
@@ -221,11 +235,9 @@ def _driver(fabric: Fabric, variant: Variant, report: Report) -> None:
         message = "%s is not an absolute path" % setting.value
         report.add(KUBECONFIG, setting.path, message, "write the path from the root of the node")
     slots = slots_of(fabric, variant)
-    if uses_dra and len(variant.ports) > RESULTS_MAX and slots and slots.per_rail:
-        message = "a claim with one slot of each rail has %d devices, and the limit is %d" % (
-            len(variant.ports),
-            RESULTS_MAX,
-        )
+    rails = [rail for rail in fabric.compute_rails if rail.name in variant.ports and rail.for_pods]
+    if uses_dra and len(rails) > RESULTS_MAX and slots and slots.per_rail:
+        message = "a claim with one slot of each rail has %d devices, and the limit is %d" % (len(rails), RESULTS_MAX)
         remedy = "use all_rails for pods on all rails; the template with one slot of each rail is left out"
         report.add(CLAIM_DEVICES, slots.path, message, remedy)
 
@@ -288,15 +300,18 @@ POOL_SHORT = rule(
 
 def _pools(fabric: Fabric, variants: Variants, report: Report) -> None:
     """Check that a pool shared by all nodes has addresses for the slots of each node."""
-    slots = most_slots(fabric, variants)
+    most = {rail.name: most_slots(fabric, variants, rail) for rail in fabric.rails}
     last_node: dict[str, tuple[int, str]] = {}
-    for variant in variants if slots else ():
+    for variant in variants if any(most.values()) else ():
         for node in variants.nodes_of(variant):
             for name in ports_of(node, variant):
                 last_node[name] = max(last_node.get(name, (0, "")), (node.index or 0, node.name))
     planners = fabric.planners()
     short: list[tuple[Path, Rail, str]] = []
     for rail in fabric.rails if last_node else ():
+        slots = most[rail.name]
+        if not slots:
+            continue
         for bits, planner in planners[rail.name].items() if rail.mode == SUBNET else ():
             key = "pods" + SUFFIX[bits]
             path = rail.where(key)
@@ -313,7 +328,7 @@ def _pools(fabric: Fabric, variants: Variants, report: Report) -> None:
                     index,
                     slots,
                     key,
-                    planner.scheme.pods,
+                    planner.scheme.own_pods,
                     room,
                 )
                 short.append((path, rail, message))

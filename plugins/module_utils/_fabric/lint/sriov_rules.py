@@ -17,7 +17,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail, Setting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Rail,
+    Setting,
+    VfSettings,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan, PlannedNode
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_rules import UNKNOWN
@@ -48,13 +53,13 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _unused(fabric, known, report)
     checked_firmware: set[int] = set()
     for variant in known:
-        if variant.has_vfs:
-            _used(fabric, variant, variants.rails_of(variant), checked_firmware, report)
-        elif (
-            variant.attachment == "host-device"
-            and (fabric.pods_per_node or 0) > 1
-            and not report.has(variant.attachment_path)
-        ):
+        _used(fabric, variant, variants.rails_of(variant), checked_firmware, report)
+        served = variants.rails_of(variant)
+        rails = [rail for rail in fabric.compute_rails if rail.name in served]
+        attachments = {variant.attachment_path_on(rail): variant.attachment_on(rail) for rail in rails}
+        attachments = attachments or {variant.attachment_path: variant.attachment}
+        whole = [path for path, attachment in attachments.items() if attachment == "host-device"]
+        if whole and (fabric.pods_per_node or 0) > 1 and not any(map(report.has, whole)):
             message = "pods_per_node is %d, but host-device has one device per rail" % (fabric.pods_per_node or 0)
             report.add(ONE_DEVICE, ("fabric", "pods_per_node"), message, "set it to 1, or use the attachment sriov")
 
@@ -70,18 +75,23 @@ def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> No
     """Report VF settings that no attachment uses. Settings of all nodes are used if one attachment uses VFs."""
     if not variants or any(variant.attachment is None for variant in variants):
         return
-    holders: list[tuple[Path, t.Sequence[Variant]]] = [(("fabric",), variants)] if fabric.vfs else []
-    holders += [(rail.path, variants) for rail in fabric.rails if rail.vfs]
+    # (place of vfs, nodes and rails that could use it)
+    rails = fabric.rails
+    holders: list[tuple[Path, t.Sequence[Variant], list[Rail]]] = [(("fabric",), variants, rails)] if fabric.vfs else []
+    holders += [(rail.path, variants, [rail]) for rail in rails if rail.vfs]
     for profile in fabric.profiles.values():
         if profile.vfs:
-            holders.append((profile.path, [each for each in variants if each.profile is profile]))
+            holders.append((profile.path, [each for each in variants if each.profile is profile], rails))
     for group in fabric.groups.values():
         if group.vfs:
-            holders.append((group.path, [each for each in variants if group in each.groups]))
-    for path, users in holders:
-        if users and not any(each.has_vfs or report.has(each.attachment_path) for each in users):
-            message = "the attachment %s does not use VFs" % users[0].attachment
-            fitting = "ib-sriov" if fabric.link_layer == INFINIBAND else "sriov"
+            holders.append((group.path, [each for each in variants if group in each.groups], rails))
+    for path, users, able in holders:
+        used = any(
+            each.has_vfs_on(rail) or report.has(each.attachment_path_on(rail)) for each in users for rail in able
+        )
+        if users and able and not used:
+            message = "the attachment %s does not use VFs" % users[0].attachment_on(able[0])
+            fitting = "ib-sriov" if fabric.link_layer_on(able[0]) == INFINIBAND else "sriov"
             report.add(VFS_UNUSED, path + ("vfs",), message, "remove vfs, or set attachment: %s" % fitting)
 
 
@@ -104,6 +114,14 @@ PODS_MANY = rule(
     why="Each pod takes one VF of every rail, so the pods above that count stay pending.",
 )
 
+PART = rule(
+    "RY619 vf-range: Range of VFs that the port does not have",
+    _fabric("count: 8, range: 5-9"),
+    _fabric("count: 10, range: 5-9"),
+    why="VFs are numbered from 0. VFs outside of the range belong to others: they get no MAC address, no settings and"
+    " no pods.",
+)
+
 NO_VFS = rule("RY611 zero-vfs: Zero VFs for an attachment that needs them", _fabric("count: 0"), _fabric("count: 8"))
 
 
@@ -113,20 +131,22 @@ def _used(
     """Report VF counts that the attachment, the pods or the firmware do not allow."""
     firmware = variant.firmware
     for rail in fabric.rails:
-        if rail.name not in rails:
+        if rail.name not in rails or not variant.has_vfs_on(rail):
             continue
         vfs = variant.vfs_on(fabric, rail)
-        _settings(fabric, vfs, report.has(variant.attachment_path), report)
+        _settings(fabric, rail, vfs, report.has(variant.attachment_path_on(rail)), report)
         if "count" not in vfs:
             _uncounted(rail, variant, report)
             continue
         count, path = vfs["count"].value, vfs["count"].path
         if count == 0:
-            message = "the attachment %s needs VFs, and %s has 0" % (variant.attachment, rail.name)
+            message = "the attachment %s needs VFs, and %s has 0" % (variant.attachment_on(rail), rail.name)
             report.add(NO_VFS, path, message, "set the number of pods on a node that need a VF")
         elif count and fabric.pods_per_node and fabric.pods_per_node > count:
             message = "pods_per_node is %d, but %s has %d VFs" % (fabric.pods_per_node, rail.name, count)
             report.add(PODS_MANY, path, message, "set it to %d or more" % fabric.pods_per_node)
+        elif count and "range" in vfs:
+            _part(fabric, rail, vfs, variant.pod_vfs_on(fabric, rail), report)
         if not firmware or not count or id(firmware) in checked_firmware:
             continue
         if firmware.sriov_en is False:
@@ -139,6 +159,22 @@ def _used(
             checked_firmware.add(id(firmware))
 
 
+def _part(fabric: Fabric, rail: Rail, vfs: VfSettings, pods: Setting | None, report: Report) -> None:
+    """Report a range that the count does not contain, or that has too few VFs for the pods of a node."""
+    count, part = vfs["count"].value, vfs["range"]
+    numbers = vf_attributes.numbers(part.value, count) if part.value else None
+    if numbers and numbers[-1] >= count:
+        message = "VF %d is not one of the %d VFs of %s, which are 0 to %d" % (numbers[-1], count, rail.name, count - 1)
+        report.add(PART, part.path, message, "end the range at %d or lower, or raise count" % (count - 1))
+    elif numbers and pods and fabric.pods_per_node and fabric.pods_per_node > pods.value:
+        message = "pods_per_node is %d, but %s has %d VFs in its range" % (
+            fabric.pods_per_node,
+            rail.name,
+            pods.value,
+        )
+        report.add(PODS_MANY, part.path, message, "widen the range to %d VFs or more" % fabric.pods_per_node)
+
+
 VFS_MISSING = rule("RY602 missing-vf-count: Missing VF count", _fabric(""), _GOOD)
 
 
@@ -148,7 +184,10 @@ def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
     for path in [("fabric",), rail.path, variant.profile.path] + [group.path for group in variant.groups]:
         if report.within(path + ("vfs",)) or report.within_by(UNKNOWN, path):
             return
-    message = "the attachment %s needs VFs, and %s has no VF count" % (variant.attachment, rail.name)
+    message = "the attachment %s needs VFs, and %s has no VF count" % (variant.attachment_on(rail), rail.name)
+    if rail.attachment:
+        report.add(VFS_MISSING, rail.path + ("vfs",), message, "set it for the rail, such as vfs: {count: 4}")
+        return
     report.add(VFS_MISSING, ("fabric", "vfs"), message, "set it for all rails, such as vfs: {count: 4}")
 
 
@@ -185,7 +224,7 @@ LINK_DOWN = rule(
 )
 
 
-def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], wrong_attachment: bool, report: Report) -> None:
+def _settings(fabric: Fabric, rail: Rail, vfs: t.Mapping[str, Setting], wrong_attachment: bool, report: Report) -> None:
     """Report attributes of VFs that contradict each other or the link layer.
 
     ``wrong_attachment``: the attachment is reported already, so it or the link layer is a mistake.
@@ -200,11 +239,16 @@ def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], wrong_attachment: bo
     if values.get("link_state") == "disable":
         message = "a VF with link_state: disable carries no traffic"
         report.add(LINK_DOWN, vfs["link_state"].path, message, "write auto, or enable")
-    if fabric.link_layer == INFINIBAND:
+    if fabric.link_layer_on(rail) == INFINIBAND:
         for attribute in vf_attributes.SETTINGS:
             if attribute.name in vfs and not attribute.fits(INFINIBAND) and not wrong_attachment:
+                path = vfs[attribute.name].path
                 message = "%s has no effect on InfiniBand" % attribute.name
-                report.add(ETHERNET_ONLY, vfs[attribute.name].path, message, "remove it")
+                remedy = "remove it"
+                if rail.link_layer or any(each.link_layer for each in fabric.rails):
+                    message += ", which %s has" % rail.name
+                    remedy = "remove it, and set it in vfs of the rails with Ethernet"
+                report.add(ETHERNET_ONLY, path, message, remedy)
         if count and count > _INFINIBAND_VFS:
             message = "%d VFs per port; InfiniBand cards commonly support %d" % (count, _INFINIBAND_VFS)
             report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the limit of the card")
@@ -227,11 +271,13 @@ COLLISION = rule(
 def check_plan(plan: Plan, report: Report) -> None:
     """Report VFs, or slots of macvlan, that share a MAC address or GUID."""
 
-    def owned() -> t.Iterator[tuple[str, tuple[PlannedNode, str, int]]]:
+    def owned() -> t.Iterator[tuple[str, tuple[PlannedNode, Rail, int]]]:
+        rails = {rail.name: rail for rail in plan.fabric.rails}
         for node in plan.nodes:
-            for rail, values in node.identities.items():
+            for name, values in node.identities.items():
+                rail = rails[name]
                 for vf, value in enumerate(values):
-                    yield value, (node, rail, vf)
+                    yield value, (node, rail, vf)  # counted from the first VF or slot of the plan
 
     every = [values for node in plan.nodes for values in node.identities.values()]
     if len(set().union(*every)) == sum(map(len, every)):
@@ -246,5 +292,6 @@ def check_plan(plan: Plan, report: Report) -> None:
         )
 
 
-def _owner(node: PlannedNode, rail: str, number: int) -> str:
-    return "%s %d of %s on %s" % ("VF" if node.variant.has_vfs else "slot", number, node.node.name, rail)
+def _owner(node: PlannedNode, rail: Rail, number: int) -> str:
+    kind = "VF" if node.variant.has_vfs_on(rail) else "slot"
+    return "%s %d of %s on %s" % (kind, number, node.node.name, rail.name)

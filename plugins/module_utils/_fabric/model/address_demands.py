@@ -9,7 +9,11 @@ import collections
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Demand
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    STORAGE,
+    Fabric,
+    Rail,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import slots_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
@@ -40,14 +44,15 @@ def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Pa
 
 def _pods(fabric: Fabric, rail: Rail, variant: Variant) -> tuple[int | None, Path]:
     """Return how many pods of a node need an address on a rail, and the place of that number; None if it is unknown."""
-    if not facts_of(fabric.provider).kubernetes:
+    if not facts_of(fabric.provider).kubernetes or not rail.for_pods:
         return None, ()
+    whole = variant.attachment_on(rail) == "host-device"
     if facts_of(fabric.provider).slots:
-        slots = slots_of(fabric, variant)
+        slots = slots_of(fabric, variant, rail)
         return (slots.total, slots.path) if slots else (None, ())
-    if fabric.pods_per_node is not None:
+    if fabric.pods_per_node is not None and not (whole and rail.role == STORAGE):
         return fabric.pods_per_node, ("fabric", "pods_per_node")
-    if variant.has_vfs:
-        count = variant.vfs_on(fabric, rail).get("count")
+    if variant.has_vfs_on(rail):
+        count = variant.pod_vfs_on(fabric, rail)
         return (count.value, count.path) if count and count.value else (None, ())
-    return (1, variant.attachment_path) if variant.attachment == "host-device" else (None, ())
+    return (1, variant.attachment_path_on(rail)) if whole else (None, ())

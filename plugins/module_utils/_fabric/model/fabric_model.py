@@ -15,13 +15,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Units,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Suppression
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ETHERNET,
+    HOST,
+    INFINIBAND,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     Infiniband,
     Partitions,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import (
+    FUNCTION_KEYS,
+    Bond,
+    Member,
+    Vlan,
+    is_renamed,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import LEAVE, Qos
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import RailTemplates, Template
 
@@ -30,6 +41,9 @@ LINK_TYPE = {ETHERNET: "eth", INFINIBAND: "ib"}
 # Distances between GPU and port, the nearest first, as nvidia-smi spells them.
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 ROLES = ("storage", "management")
+# Roles of a rail, the default first: traffic between GPUs, which NCCL uses, or other traffic.
+COMPUTE, STORAGE = "compute", "storage"
+RAIL_ROLES = (COMPUTE, STORAGE)
 
 
 @dataclass(frozen=True)
@@ -40,7 +54,7 @@ class Setting:
     path: Path
 
 
-# Attribute of a VF (or ``count``) -> its setting.
+# Attribute of a VF, ``count`` or ``range`` (such as "5-9") -> its setting.
 VfSettings = t.Dict[str, Setting]
 SLOT_KEYS = ("all_rails", "per_rail")
 # Value of ``agent.metrics`` -> the host part of the address on which the agent serves metrics; None: it serves none.
@@ -61,6 +75,9 @@ class Rail:
     without its planes. ``plane``: the number of the plane, from 1, of ``planes``.
 
     ``schemes``: family (32 or 128) -> address scheme. ``paths``: key -> its place, on the rail or in ``addresses``.
+
+    ``link_layer``, ``attachment``, ``qos``, ``infiniband``: the rail's own; None: that of the fabric or node applies.
+    The link layer is also set if it follows from the attachment. ``qos``: LEAVE if the rail has none.
     """
 
     name: str
@@ -75,11 +92,26 @@ class Rail:
     mtu: int | None = None
     vfs: VfSettings = field(default_factory=dict)
     paths: dict[str, Path] = field(default_factory=dict)
+    role: str = COMPUTE
+    link_layer: str | None = None
+    attachment: str | None = None
+    qos: Qos | str | None = None
+    infiniband: Infiniband | None = None
 
     @property
     def scheme(self) -> Scheme | None:
         """The scheme of the rail's main family: IPv4 if it has both; None if it has none."""
         return self.schemes.get(IPV4) or self.schemes.get(IPV6)
+
+    @property
+    def has_role(self) -> bool:
+        """Whether the file sets the role, or it is not the default."""
+        return self.role != COMPUTE or "role" in self.paths
+
+    @property
+    def for_pods(self) -> bool:
+        """Whether pods can be attached to the rail: not if only processes of the node use it."""
+        return self.attachment != HOST
 
     @property
     def networks(self) -> list[Network]:
@@ -107,9 +139,12 @@ EXPECTED = ("speed", "width", "pcie_gen", "pcie_lanes")
 class Port(t.NamedTuple):
     """The port of one rail in a profile, a group or a node's override.
 
-    ``speed``: Gb/s; ``width``: lanes of an InfiniBand link; ``port``: the number, from 1, of the function of the card
-    with this slot or serial number. ``keys``: the keys of the file that are set at ``path``. ``base``: the port that
-    this one overrides. Ports are tuples, which need little memory: a fabric may have tens of thousands.
+    Its interface is a VLAN, a bond, or the netdev of its only function. Without a bond, ``pci``, ``netdev``, ``slot``,
+    ``serial``, ``mac`` and ``port`` (the number, from 1, of the function of the card with this slot or serial number)
+    are those of the function. ``speed``: Gb/s of each function; ``width``: lanes of an InfiniBand link; ``rdma_port``:
+    the number of the port of the RDMA device; ``managed``: False if others configure the interface. ``keys``: the keys
+    of the file that are set at ``path``. ``base``: the port that this one overrides. Ports are tuples, which need
+    little memory: a fabric may have tens of thousands.
     """
 
     rail: str
@@ -126,6 +161,10 @@ class Port(t.NamedTuple):
     width: int | None = None
     pcie_gen: int | None = None
     pcie_lanes: int | None = None
+    bond: Bond | None = None
+    vlan: Vlan | None = None
+    rdma_port: int | None = None
+    managed: bool | None = None
     keys: tuple[str, ...] = ()
     base: Port | None = None
 
@@ -147,32 +186,63 @@ class Port(t.NamedTuple):
     @property
     def identified(self) -> bool:
         """Whether a key identifies the port."""
-        return any(getattr(self, key) is not None for key in IDENTITIES)
+        return self.bond is not None or any(getattr(self, key) is not None for key in IDENTITIES)
 
     @property
     def renamed(self) -> bool:
         """Whether ``netdev`` is a new name, because another key identifies the port."""
-        return any(getattr(self, key) is not None for key in ("pci", "slot", "serial", "mac"))
+        return is_renamed(self)
+
+    @property
+    def functions(self) -> tuple[Port | Member, ...]:
+        """The functions below the interface: the members of the bond, or the port itself."""
+        return self.bond.members if self.bond else (self,)
+
+    def function_path(self, at: int) -> Path:
+        """Return the place of function ``at`` (from 0) in the file."""
+        return self.paths["bond"] + ("members", at) if self.bond else self.path
+
+    @property
+    def rdma_netdev(self) -> str | None:
+        """The netdev that has the RDMA device: the bond, or that of the only function. A VLAN has none of its own."""
+        return self.bond.name if self.bond else self.netdev
+
+    @property
+    def interface(self) -> str | None:
+        """The netdev that carries addresses and pods; None: the kernel's name of the function."""
+        return self.vlan.interface(self.rdma_netdev) if self.vlan else self.rdma_netdev
 
     def at(self, rail: str, path: Path) -> Port:
         """Return a port with the same values on another rail or at another place."""
         return Port._make((rail, path, *self[2:]))
 
     def with_base(self, base: Port | None) -> Port:
-        """Return the port with the values of ``base`` for keys that it does not set."""
+        """Return the port with the values of ``base`` for keys that it does not set.
+
+        A bond or VLAN of both is merged by its keys. A bond replaces the keys that identify the function of ``base``.
+        """
         if base is None:
             return self
         values: list[t.Any] = list(base)
         values[1] = self.path
+        if self.bond and not base.bond:
+            values = [None if name in FUNCTION_KEYS else value for name, value in zip(Port._fields, values)]
         for key in self.keys:
-            field = _FIELDS[key]
-            values[field] = self[field]
+            for index in _FIELDS[key]:
+                values[index] = self[index]
+        if self.bond and base.bond:
+            values[_FIELDS["bond"][0]] = self.bond.over(base.bond)
+        if self.vlan and base.vlan:
+            values[_FIELDS["vlan"][0]] = self.vlan.over(base.vlan)
         values[-2:] = self.keys, base
         return Port._make(values)
 
 
-# Key of the file -> index of its value in a port.
-_FIELDS = {"gpu" if name == "gpus" else name: index for index, name in enumerate(Port._fields)}
+# Key of the file -> indexes of its values in a port.
+_FIELDS: dict[str, tuple[int, ...]] = {
+    "gpu" if name == "gpus" else name: (index,) for index, name in enumerate(Port._fields)
+}
+_FIELDS["rdma"] += _FIELDS.pop("rdma_port")
 
 
 @dataclass
@@ -327,6 +397,26 @@ class Fabric:
         sizes = {unit.nodes for unit in self.units.values()}
         size = sizes.pop() if len(sizes) == 1 else None
         return Units(size) if size else None
+
+    def link_layer_on(self, rail: Rail) -> str | None:
+        """Return the link layer of a rail."""
+        return rail.link_layer or self.link_layer
+
+    def qos_on(self, rail: Rail) -> Qos | None:
+        """Return the QoS of a rail; None if it has none, as on InfiniBand."""
+        if self.link_layer_on(rail) == INFINIBAND or rail.qos == LEAVE:
+            return None
+        return rail.qos if isinstance(rail.qos, Qos) else self.qos
+
+    def ipoib_mode_on(self, rail: Rail) -> str | None:
+        """Return the IPoIB mode of a rail; None: it is not managed."""
+        settings = [each for each in (rail.infiniband, self.infiniband) if each and each.ipoib_mode]
+        return settings[0].ipoib_mode if settings else None
+
+    @property
+    def compute_rails(self) -> list[Rail]:
+        """The rails with the role compute; all rails if none has it."""
+        return [rail for rail in self.rails if rail.role == COMPUTE] or self.rails
 
     def planners(self) -> dict[str, dict[int, Planner]]:
         """Return rail -> family -> the planner of its addresses."""

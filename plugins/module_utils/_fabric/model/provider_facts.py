@@ -74,6 +74,11 @@ class ProviderFacts:
         """Whether pods request networks by name, which are objects of the cluster."""
         return self.kubernetes and not self.slots
 
+    @property
+    def own_tables(self) -> bool:
+        """Whether pods have the planned routing table of each rail, with rules by source and by interface."""
+        return self.kubernetes and not self.pools
+
     def refused(self, attachment: str | None) -> str | None:
         """Return why it does not support an attachment; None if it does."""
         if attachment == HOST and self.kubernetes:

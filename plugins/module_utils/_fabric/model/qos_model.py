@@ -14,6 +14,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
 
 TRUSTS = ("dscp", "pcp")
+# Value of ``qos`` of a rail that has none, although the fabric has.
+LEAVE = "leave"
 # Priorities, traffic classes and buffers: 802.1Q has eight of each, and so do dcb netlink and mlnx_qos.
 EIGHT = range(8)
 _NUMBERS = tuple(str(number) for number in EIGHT)
@@ -91,16 +93,30 @@ class Qos:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(section: Section, report: Report) -> Qos:
-    """Return the ``qos`` of a fabric file. A value that cannot be read is reported, and its default is used."""
-    priority, dscp = _marks(section, "", PRIORITY, DSCP)
-    cnp_priority, cnp_dscp = _marks(section, "cnp_", CNP_DSCP >> 3, CNP_DSCP)
-    trust = section.choice("trust", TRUSTS)
-    pfc = _numbers(section, "pfc", report)
+def read(section: Section, report: Report, base: Section | None = None) -> Qos:
+    """Return the ``qos`` of a fabric file. A value that cannot be read is reported, and its default is used.
+
+    :param base: the section of the fabric, for keys that the section of a rail does not set.
+    """
+
+    def owner(*keys: str) -> Section:
+        """Return the section whose values of these keys are used. All are valid in both."""
+        for key in keys:
+            section.value(key)
+        if base is None or any(section.has(key) for key in keys):
+            return section
+        return base
+
+    marks = owner("priority", "dscp")
+    priority, dscp = _marks(marks, "", PRIORITY, DSCP)
+    cnp_priority, cnp_dscp = _marks(owner("cnp_priority", "cnp_dscp"), "cnp_", CNP_DSCP >> 3, CNP_DSCP)
+    trust = owner("trust").choice("trust", TRUSTS)
+    # The lossless priorities of the fabric do not fit another priority of the rail.
+    pfc = _numbers(owner("pfc") if marks is base else section, "pfc", report)
     if pfc is None:
         pfc = (priority,)
-    ecn = section.flag("ecn")
-    ets, buffers = section.section("ets"), section.section("buffers")
+    ecn = owner("ecn").flag("ecn")
+    ets, buffers = owner("ets").section("ets"), owner("buffers").section("buffers")
     section.done()
     return Qos(
         priority,

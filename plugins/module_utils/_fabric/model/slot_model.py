@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     DEVICE_PLUGIN,
     SLOT_KEYS,
     Fabric,
+    Rail,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
@@ -44,17 +45,34 @@ class Slots:
         return RAILS if number < self.all_rails else rail
 
 
-def slots_of(fabric: Fabric, variant: Variant) -> Slots | None:
+def slots_of(fabric: Fabric, variant: Variant, rail: Rail | None = None) -> Slots | None:
     """Return the slots of each port of a variant's nodes; None if the provider has none, or if the number is unknown.
 
-    A number that the file does not set is the rest of the pods per node. If it sets neither, each is half of them.
+    A number that the file does not set is the rest of the pods per node. If it sets neither, each is half of them. All
+    slots of a storage rail are units of its own resource.
+
+    :param rail: the rail of the port; None: any compute rail.
     """
-    if not facts_of(fabric.provider).slots:
+    if not facts_of(fabric.provider).slots or (rail and not rail.for_pods):
         return None
+    compute = [each for each in fabric.compute_rails if each.for_pods]
+    if rail is None or any(rail is each for each in compute):
+        return _compute_slots(fabric, variant, compute)
+    if variant.attachment_on(rail) == "host-device":
+        return Slots(0, 1, variant.attachment_path_on(rail))
+    slots = _compute_slots(fabric, variant, compute)
+    if slots is None or not any(key in variant.slots for key in SLOT_KEYS):
+        pods, path = _pods(fabric, variant, [rail])
+        slots = Slots(0, pods, path) if pods else slots
+    return slots and Slots(0, slots.total, slots.path)
+
+
+def _compute_slots(fabric: Fabric, variant: Variant, rails: t.Sequence[Rail]) -> Slots | None:
+    """Return the slots of a port on one of these rails."""
     stated = {key: variant.slots[key].value for key in SLOT_KEYS if key in variant.slots}
     if None in stated.values():
         return None
-    pods, path = _pods(fabric, variant)
+    pods, path = _pods(fabric, variant, rails)
     if not stated:
         return Slots(pods - pods // 2, pods // 2, path) if pods else None
     rest = max((pods or 0) - sum(stated.values()), 0)
@@ -74,19 +92,27 @@ def kubeconfig(variant: Variant) -> str | None:
     return setting.value if setting else None
 
 
-def most_slots(fabric: Fabric, variants: Variants) -> int:
+def most_slots(fabric: Fabric, variants: Variants, rail: Rail) -> int:
     """Return the maximum number of slots of a port. In the mode subnet, each node has as many addresses of the pool."""
-    return max((slots.total for variant in variants for slots in [slots_of(fabric, variant)] if slots), default=0)
+    found = [slots_of(fabric, variant, rail) for variant in variants]
+    return max((slots.total for slots in found if slots), default=0)
 
 
-def _pods(fabric: Fabric, variant: Variant) -> tuple[int | None, Path]:
-    """Return how many pods of a node need an address on each rail, and the place of that number; None if unknown."""
-    if variant.attachment == "host-device":
-        return 1, variant.attachment_path
+def _pods(fabric: Fabric, variant: Variant, rails: t.Sequence[Rail]) -> tuple[int | None, Path]:
+    """Return how many pods of a node need an address on each of these rails, and the place of that number; None if it
+    is unknown."""
+    used = [rail for rail in rails if rail.name in variant.ports] or rails
+    whole = next((rail for rail in used if variant.attachment_on(rail) == "host-device"), None)
+    if whole or (not rails and variant.attachment == "host-device"):
+        return 1, variant.attachment_path_on(whole) if whole else variant.attachment_path
     if fabric.pods_per_node is not None:
         return fabric.pods_per_node, ("fabric", "pods_per_node")
-    if variant.has_vfs:
-        counts = [variant.vfs_on(fabric, rail).get("count") for rail in fabric.rails if rail.name in variant.ports]
+    if any(variant.has_vfs_on(rail) for rail in rails):
+        counts = [
+            variant.pod_vfs_on(fabric, rail)
+            for rail in rails
+            if rail.name in variant.ports and variant.has_vfs_on(rail)
+        ]
         known = [count for count in counts if count and count.value]
         least = min(known, key=lambda count: t.cast(int, count.value), default=None)
         return (least.value, least.path) if least else (None, ())

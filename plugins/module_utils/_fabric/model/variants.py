@@ -8,9 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model as host
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import has_vfs
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import HOST, has_vfs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
@@ -24,17 +25,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Setting,
     VfSettings,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import Partitions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
+    Infiniband,
+    Partitions,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+
+# Attachment and link layer; kind -> the first rail that has it.
+Kind = t.Tuple[t.Optional[str], t.Optional[str]]
+Kinds = t.Dict[Kind, Rail]
 
 
 @dataclass
 class Variant:
     """The merged settings of a profile and groups.
 
-    ``attachment_path``: the place of the attachment. ``vfs``: settings of the profile and the groups; ``host`` and
-    ``slots``: also of the fabric. ``ports``: rail -> its port, in the order of the profile. ``node_ports``: ``id`` of a
-    node with overrides -> its ports.
+    ``attachment``: of rails without their own; ``attachment_path``: its place. ``vfs``: settings of the profile and the
+    groups; ``host`` and ``slots``: also of the fabric. ``ports``: rail -> its port, in the order of the profile.
+    ``node_ports``: ``id`` of a node with overrides -> its ports.
     """
 
     profile: Profile
@@ -59,10 +67,31 @@ class Variant:
         """Return the VF settings on a rail. The order of precedence is groups, profile, rail, fabric."""
         return dict(fabric.vfs, **dict(rail.vfs, **self.vfs))
 
-    @property
-    def has_vfs(self) -> bool:
-        """Whether pods get VFs."""
-        return has_vfs(self.attachment)
+    def pod_vfs_on(self, fabric: Fabric, rail: Rail) -> Setting | None:
+        """Return how many VFs of a port of a rail are for pods: those of ``range``, or else all. None: not set."""
+        settings = self.vfs_on(fabric, rail)
+        part = settings.get("range")
+        numbers = vf_attributes.numbers(part.value, 0) if part and part.value is not None else None
+        return Setting(len(numbers), part.path) if part and numbers else settings.get("count")
+
+    def attachment_on(self, rail: Rail) -> str | None:
+        """Return the attachment on a rail: its own, or that of the group, the profile or the fabric."""
+        return rail.attachment or self.attachment
+
+    def attachment_path_on(self, rail: Rail) -> Path:
+        """Return the place of the attachment on a rail."""
+        return rail.paths["attachment"] if rail.attachment else self.attachment_path
+
+    def has_vfs_on(self, rail: Rail) -> bool:
+        """Return whether pods get VFs on a rail."""
+        return has_vfs(self.attachment_on(rail))
+
+    def pkeys_on(self, fabric: Fabric, rail: Rail) -> tuple[Partitions | Infiniband | None, tuple[int, ...]]:
+        """Return the section with the partition keys of a rail, and the keys: those of the rail, or else those of the
+        group, the profile or the fabric."""
+        own = rail.infiniband if rail.infiniband and rail.infiniband.pkeys else None
+        section = own or self.partitions or fabric.infiniband
+        return section, section.pkeys if section else ()
 
     @property
     def path(self) -> Path:
@@ -83,6 +112,9 @@ class Variants:
             variant = self._find(node)
             if variant:
                 self.nodes.setdefault(id(variant), []).append(node)
+        if any(rail.attachment or rail.link_layer for rail in fabric.rails):
+            for variant in self:
+                variant.rdma_mode = rdma_mode(fabric, self.kinds_of(variant))
 
     def __iter__(self) -> t.Iterator[Variant]:
         return iter(self._variants.values())
@@ -111,6 +143,15 @@ class Variants:
         for node in self.nodes_of(variant):
             rails.update(rail for rail, port in node.ports.items() if port is not None)
         return rails
+
+    def kinds_of(self, variant: Variant) -> Kinds:
+        """Return (attachment, link layer) -> the first rail with it on which nodes of a variant have ports."""
+        names = self.rails_of(variant)
+        kinds: Kinds = {}
+        for rail in self._fabric.rails:
+            if rail.name in names:
+                kinds.setdefault((variant.attachment_on(rail), self._fabric.link_layer_on(rail)), rail)
+        return kinds
 
     def nodes_of(self, variant: Variant) -> list[Node]:
         """Return the nodes of a variant, in the order of the file."""
@@ -174,8 +215,21 @@ def _merged_variant(fabric: Fabric, profile: Profile, groups: tuple[Group, ...])
         vfs.update(group.vfs)
         settings = host.overlay(settings, group.host)
         ports = _overlay(ports, group.ports) if group.ports else ports
-    mode = facts_of(fabric.provider).rdma_modes(attachment, fabric.link_layer)[0]
-    if fabric.rdma_mode and attachment == fabric.attachment:
-        mode = fabric.rdma_mode
+    mode = rdma_mode(fabric, [(attachment, fabric.link_layer)])
     stated = {key: setting for key, setting in slots.items() if setting}
     return Variant(profile, groups, attachment, path, mode, firmware, partitions, driver, stated, vfs, settings, ports)
+
+
+def rdma_mode(fabric: Fabric, kinds: t.Collection[Kind]) -> str:
+    """Return the RDMA mode of nodes whose rails have these attachments and link layers; a node has one.
+
+    It is that of the file, if the nodes have the fabric's attachment or several ones. Otherwise it is the first default
+    that all of them support. A rail of the node's own processes (HOST) has no preference.
+    """
+    attachments = {attachment for attachment, _layer in kinds}
+    if fabric.rdma_mode and (fabric.attachment in attachments or len(attachments) > 1):
+        return fabric.rdma_mode
+    facts = facts_of(fabric.provider)
+    of_pods = [kind for kind in kinds if kind[0] != HOST] or kinds or [(fabric.attachment, fabric.link_layer)]
+    modes = [facts.rdma_modes(*kind) for kind in of_pods]
+    return next((mode for mode in modes[0] if all(mode in others for others in modes)), modes[0][0])

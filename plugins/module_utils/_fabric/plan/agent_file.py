@@ -11,7 +11,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Planner
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     METRICS_HOSTS,
@@ -19,13 +18,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Node,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import (
-    Slots,
     kubeconfig,
     kubelet_plugin,
     most_slots,
     slots_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import nccl_settings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import agent_lower, link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, SUFFIX, show
 
 # Version of the file's format. It changes when an older agent would misread the file.
@@ -51,9 +51,11 @@ class AgentFiles:
         self._fabric = fabric
         self._fabric_vars = fabric_vars
         self._planners = planners
-        self._slots = {id(variant): slots_of(fabric, variant) for variant in variants}
-        self._most_slots = most_slots(fabric, variants)
-        self._ethernet = fabric_vars["link_layer"] == ETHERNET
+        self._slots = {
+            (id(variant), rail.name): slots_of(fabric, variant, rail) for variant in variants for rail in fabric.rails
+        }
+        self._most_slots = {rail.name: most_slots(fabric, variants, rail) for rail in fabric.rails}
+        self._rails = {rail.name: rail for rail in fabric.rails if rail.for_pods}
 
     def file(
         self, node: Node, variant: Variant, node_vars: Variables, identities: t.Mapping[str, t.Sequence[str]]
@@ -64,9 +66,7 @@ class AgentFiles:
         :param identities: rail -> a MAC address or GUID for each slot; empty if interfaces keep their own.
         :raises ValueError: if the number of slots is unknown.
         """
-        fabric_vars, slots = self._fabric_vars, self._slots[id(variant)]
-        if slots is None:
-            raise ValueError("%s has no number of slots, which lint reports" % node.name)
+        fabric_vars = self._fabric_vars
         agent = self._fabric.agent
         host = METRICS_HOSTS[agent.metrics]
         return {
@@ -81,14 +81,17 @@ class AgentFiles:
             "metrics": "%s:%d" % (host, agent.metrics_port) if host else None,
             "kubelet_plugin": kubelet_plugin(variant),
             "kubeconfig": kubeconfig(variant),
-            "env": dict(nccl_settings.nccl(fabric_vars, node_vars, ()), **nccl_settings.ucx(fabric_vars, ())),
+            "env": dict(
+                nccl_settings.nccl(fabric_vars, node_vars, ()), **nccl_settings.ucx(fabric_vars, node_vars, ())
+            ),
             "rails": [
-                self._rail(port, self._slots_of(node, port["rail"], slots, identities.get(port["rail"], ()), variant))
+                self._rail(port, self._slots_of(node, port, identities.get(port["rail"], ()), variant), variant)
                 for port in node_vars["ports"]
+                if port["rail"] in self._rails
             ],
         }
 
-    def _rail(self, port: Variables, slots: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    def _rail(self, port: Variables, slots: list[dict[str, t.Any]], variant: Variant) -> dict[str, t.Any]:
         """Return one rail port of the spec. ``port``: an entry of ``railyard_node.ports``."""
         pods, subnets = port["pods"] or {}, self._fabric_vars["subnets"][port["rail"]]
         # (end of the keys, network, next hop)
@@ -99,8 +102,11 @@ class AgentFiles:
             if pods.get("gateway" + suffix)
         ]
         default = {suffix: gateway for suffix, network, gateway in routes if network in ANYWHERE.values()}
+        own = port.get("attachment")
+        stacked = {"lower": agent_lower(port)} if port.get("lower") else {}
         return {
             "rail": port["rail"],
+            **({"attachment": own} if own not in (None, variant.attachment) else {}),
             "number": port["number"],
             "netdev": port["netdev"],
             "pci": port["pci"],
@@ -122,12 +128,17 @@ class AgentFiles:
             "leaf": (port["leaf"] or {}).get("name"),
             "speed": port["expect"]["speed"],
             "slots": slots,
+            **stacked,
         }
 
     def _slots_of(
-        self, node: Node, rail: str, slots: Slots, identities: t.Sequence[str], variant: Variant
+        self, node: Node, port: Variables, identities: t.Sequence[str], variant: Variant
     ) -> list[dict[str, t.Any]]:
         """Return the slots of a rail port, ordered by number."""
+        rail, slots, vfs = port["rail"], self._slots[id(variant), port["rail"]], port["vfs"]
+        if slots is None:
+            raise ValueError("%s has no number of slots on %s, which lint reports" % (node.name, rail))
+        ethernet = link_layer_of(self._fabric_vars, port) == ETHERNET
         rows: list[dict[str, t.Any]] = [
             {
                 "number": number,
@@ -135,15 +146,15 @@ class AgentFiles:
                 "address": None,
                 "address6": None,
                 # VFs of InfiniBand have GUIDs, and the interface's address follows from them.
-                "mac": identities[number] if identities and self._ethernet else None,
-                "vf": number if variant.has_vfs else None,
+                "mac": identities[number] if identities and ethernet else None,
+                "vf": vfs["attributes"][number]["index"] if vfs else None,
             }
             for number in range(slots.total)
         ]
         unit, index = self._fabric.units.get(node.unit or ""), node.index or 0
         for bits, planner in self._planners[rail].items():
             share = planner.share(unit.number if unit else 0, node.place or 0, index)
-            for slot, address in zip(rows, planner.slots(share, index, slots.total, self._most_slots)):
+            for slot, address in zip(rows, planner.slots(share, index, slots.total, self._most_slots[rail])):
                 if address is not None:
                     key = "address" + SUFFIX[bits]
                     slot[key] = "%s/%d" % (show(address, bits), share.prefix)

@@ -15,29 +15,31 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     NONE,
     Planner,
-    Share,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import (
+    common_networks,
+    pool_owners,
+    rails_in_one_subnet,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
-    EXPECTED,
-    LINK_TYPE,
     Fabric,
-    Firmware,
     Node,
     Port,
     Rail,
     Unit,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     host_variable as _infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import planned_vfs, port_variables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.address_values import add_pods, taken_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
@@ -51,11 +53,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
 # filtering accepts packets whose return route is in the rail's own table.
 SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
+# Of several ports in one subnet, only the one through which the kernel would answer must answer ARP requests.
+_ONE_SUBNET = {"arp_filter": 1}
 # Version of the document's format. It changes when an older reader would misread the document.
 FORMAT = 1
 
-_MATCH = ("slot", "serial", "mac")
-_PORTS, _LEAVES, _NAMES, _PODS, _VFS, _ATTRIBUTES = (SharedKeys() for _kind in range(6))
+_PORTS, _LEAVES, _NAMES = (SharedKeys() for _kind in range(3))
 
 
 class _Side(t.NamedTuple):
@@ -85,19 +88,30 @@ class PlanOutput:
             ]
             for rail in fabric.rails
         }
+        common = common_networks(fabric.rails)
+        self._in_one_subnet, self._pool_owners = rails_in_one_subnet(common), pool_owners(common)
         self._source = fabric.routing.mode == "source"
         facts = facts_of(fabric.provider)
-        identities = vf_attributes.IDENTITIES
-        self._identity_keys = [each.name for each in identities if each.fits(fabric.link_layer)]
+        # Rail -> the keys of a VF that have its identity: the MAC address or the GUIDs.
+        self._identity_keys = {
+            rail.name: [each.name for each in vf_attributes.IDENTITIES if each.fits(fabric.link_layer_on(rail))]
+            for rail in fabric.rails
+        }
+        # Rail -> the values of its kind that the file has; most rails have none.
+        self._kinds = {rail.name: kind for rail in fabric.rails for kind in [port_variables.kind(fabric, rail)] if kind}
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
+        # The same for the keys that only some ports have.
+        self._optional_parts: dict[tuple[int, str], dict[str, t.Any]] = {}
         # (variant, values of a port) -> the values that a node may override.
         self._own_parts: dict[t.Hashable, dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
         # Rail -> the kinds of pools of which each node has its own.
         self._own_pools: dict[str, list[str]] = {}
         self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
+        # (variant, rail) -> the VFs of a port of which only a part is planned
+        self._vf_ranges: dict[tuple[int, str], planned_vfs.VfRange] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
         self._served = {id(variant): variants.rails_of(variant) for variant in variants}
         self._agents = AgentFiles(fabric, self.fabric_vars(), variants, planners) if facts.slots else None
@@ -109,7 +123,8 @@ class PlanOutput:
         fabric = self.fabric
         facts = facts_of(fabric.provider)
         mode = fabric.rdma_mode or facts.rdma_modes(fabric.attachment, fabric.link_layer)[0]
-        used = [variant.attachment for variant in self.variants if variant.attachment]
+        kinds = [kind for variant in self.variants for kind in self.variants.kinds_of(variant)]
+        used = [attachment for attachment, _link_layer in kinds if attachment]
         return {
             "name": fabric.name,
             "attachment": fabric.attachment,
@@ -204,33 +219,50 @@ class PlanOutput:
         key = (id(variant), rail.name)
         part = self._parts.get(key)
         if part is None:
-            part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
+            of_variant = variant.ports.get(rail.name) or port
+            part = self._parts[key] = self._part(variant, rail, of_variant)
+            optional = port_variables.optional(of_variant)
+            if optional:
+                self._optional_parts[key] = optional
+            settings = variant.vfs_on(self.fabric, rail)
+            if "range" in settings:
+                self._vf_ranges[key] = planned_vfs.VfRange(settings["count"].value, settings["range"].value)
         found = _PORTS.copy(part)
         if variant.ports.get(rail.name) is not port:
             own_key = (id(variant), rail.name, port.values)
             own_part = self._own_parts.get(own_key)
             if own_part is None:
-                own_part = dict(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+                ipoib = port_variables.ipoib(self.fabric, variant, rail, port)
+                own_part = dict(port_variables.overridable(variant, rail, port), ipoib=ipoib)
+                own_part.update(port_variables.optional(port))
                 self._own_parts[own_key] = own_part
             found.update(own_part)
+        elif key in self._optional_parts:
+            found.update(self._optional_parts[key])
         self._address(found, node, unit, rail)
-        if identities is not None and variant.has_vfs:
-            found["vfs"] = self._vfs(part["vfs"], identities)
+        if identities is not None and part["vfs"] is not None:
+            vf_range = self._vf_ranges.get(key)
+            found["vfs"] = planned_vfs.vfs(part["vfs"], identities, self._identity_keys[rail.name], vf_range)
         own = self._own_pools.get(rail.name)
         if own is None:
             own = self._own_pools[rail.name] = [
                 kind
                 for kind in self.naming.pools(rail.schemes)
-                if self._networked and rail.mode not in (None, NONE) and self.naming.own_pools(kind, rail.mode)
+                if self._networked
+                and rail.for_pods
+                and rail.mode not in (None, NONE)
+                and self.naming.own_pools(kind, rail.mode)
             ]
         if own:
             values = self._values.get(key)
             if values is None:
-                values = self._values[key] = self.naming.values(rail, variant.attachment or "", variant.name)
+                values = self._values[key] = self.naming.values(rail, variant.attachment_on(rail) or "", variant.name)
             values["node"], values["i"] = node.name, node.index or 0
             found["names"] = _NAMES.copy(part["names"])
             for kind in own:
                 found["names"][kind] = self.naming.name(kind, values, rail.mode)
+        if self._kinds:
+            found.update(self._kinds.get(rail.name, {}))
         return found
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
@@ -240,7 +272,7 @@ class PlanOutput:
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
-            **self._overridable(variant, rail, port),
+            **port_variables.overridable(variant, rail, port),
             "mtu": rail.mtu or self.fabric.mtu,
             "address": None,
             "address6": None,
@@ -248,13 +280,13 @@ class PlanOutput:
             "gateway6": None,
             **self._table(rail),
             "routes": [],
-            "sysctl": dict(SYSCTL),
+            "sysctl": dict(SYSCTL, **(_ONE_SUBNET if rail.name in self._in_one_subnet else {})),
             "leaf": None,
             "pods": None,
-            # the row of each VF, which _vfs() completes with identities
-            "vfs": self._vf(variant, rail) if variant.has_vfs else None,
-            "firmware": self._firmware(variant),
-            "ipoib": self._ipoib(variant, port),
+            # the row of each VF, which _port() completes with identities
+            "vfs": planned_vfs.row(variant.vfs_on(self.fabric, rail)) if variant.has_vfs_on(rail) else None,
+            "firmware": port_variables.firmware(self.fabric, variant, rail),
+            "ipoib": port_variables.ipoib(self.fabric, variant, rail, port),
             "names": self._names(variant, rail),
         }
 
@@ -266,32 +298,11 @@ class PlanOutput:
             "rule_priority": routing.first_priority + offset if self._source else None,
         }
 
-    @staticmethod
-    def _overridable(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
-        """Return the values that a node may override: how its port is identified, names, GPUs and expectations."""
-        profile, soft_rdma = variant.profile, variant.profile.soft_rdma
-        match = {key: getattr(port, key) for key in _MATCH}
-        by_identity = any(match.values())
-        only_rdma = not by_identity and port.pci is None and port.netdev is None and port.rdma is not None
-        needs_match = by_identity or only_rdma
-        rdma = port.rdma or ("%s_%s" % (soft_rdma, rail.name) if soft_rdma else None)
-        return {
-            "pci": port.pci,
-            "netdev": port.netdev,
-            "match": dict(match, rdma=port.rdma if only_rdma else None, port=port.port) if needs_match else None,
-            "rdma": {"name": rdma, "type": soft_rdma or "hardware"},
-            "gpus": list(port.gpus),
-            "expect": dict(
-                {key: getattr(port, key) or profile.expected.get(key) for key in EXPECTED},
-                gpu_distance=profile.gpu_distance if port.gpus else None,
-            ),
-        }
-
     def _names(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
         """Return the names of a port's objects. A pool whose name contains the node is None here."""
-        if not self._kubernetes:
+        if not self._kubernetes or not rail.for_pods:
             return dict.fromkeys(("resource", "network", "pool", "pool6", "policy", "interface"))
-        values = self.naming.values(rail, variant.attachment or "", variant.name)
+        values = self.naming.values(rail, variant.attachment_on(rail) or "", variant.name)
         if not self._networked:
             return {
                 "resource": rail.name,
@@ -303,15 +314,24 @@ class PlanOutput:
             "network": self.naming.name("network", values),
             "pool": self._rail_pool("pool", rail, values),
             "pool6": self._rail_pool("pool6", rail, values),
-            "policy": self.naming.name("policy", values) if variant.has_vfs else None,
+            "policy": self.naming.name("policy", values) if variant.has_vfs_on(rail) else None,
             "interface": self.naming.name("interface", values),
         }
 
     def _rail_pool(self, kind: str, rail: Rail, values: t.Mapping[str, t.Any]) -> str | None:
         """Return the name of a rail's pool; None if each node has its own pool, or the rail has none of this kind."""
-        if not self._networked or rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
+        if (
+            not (self._networked and rail.for_pods)
+            or rail.mode in (None, NONE)
+            or kind not in self.naming.pools(rail.schemes)
+        ):
             return None
-        return None if self.naming.own_pools(kind, rail.mode) else self.naming.name(kind, values, rail.mode)
+        if self.naming.own_pools(kind, rail.mode):
+            return None
+        owner = self._pool_owners.get((rail.name, kind))
+        if owner:
+            values = self.naming.values(owner, values["attachment"], values["profile"])
+        return self.naming.name(kind, values, rail.mode)
 
     def _address(self, values: dict[str, t.Any], node: Node, unit: Unit | None, rail: Rail) -> None:
         """Add the node's addresses, routes, leaf and share of the pod addresses on a rail to its port."""
@@ -331,11 +351,11 @@ class PlanOutput:
                         routes.append({"to": network, "via": gateway, "table": values["table"]})
             if leaf is not None:
                 leaf["address" + suffix] = gateway
-            pods = _pods(pods, share, bits, suffix, gateway)
+            pods = add_pods(pods, share, bits, suffix, gateway)
         if routes:
             values["routes"] = routes
         values["leaf"] = leaf
-        values["pods"] = pods if self._kubernetes else None
+        values["pods"] = pods if self._kubernetes and rail.for_pods else None
 
     def _leaf(self, unit: Unit | None, rail: Rail, node: Node) -> dict[str, t.Any] | None:
         """Return the leaf of a rail port; None without a unit on a rail without addresses."""
@@ -347,7 +367,7 @@ class PlanOutput:
                 "port": None,
                 "address": None,
                 "address6": None,
-                **self._aggregates(rail, unit.number if unit else 1),
+                **self.leaves.aggregates(unit, rail, self._planners(rail)),
             }
         if unit is None and not self._sides[rail.name]:
             return None
@@ -356,50 +376,9 @@ class PlanOutput:
             leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
         return leaf
 
-    def _aggregates(self, rail: Rail, unit: int) -> dict[str, str | None]:
-        """Return the networks that the leaf of a unit advertises."""
-        networks = {side.suffix: str(side.planner.aggregate(unit)) for side in self._sides[rail.name]}
-        return {"aggregate" + suffix: networks.get(suffix) for suffix in SUFFIX.values()}
-
-    def _vf(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
-        """Return a row of ``vfs.attributes`` without index and identities. Null: the driver's value stays."""
-        settings = variant.vfs_on(self.fabric, rail)
-        names = [each.name for each in vf_attributes.SETTINGS]
-        row = {name: settings[name].value if name in settings else None for name in names}
-        return dict(row, **dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
-
-    def _vfs(self, row: dict[str, t.Any], identities: t.Sequence[str]) -> dict[str, t.Any]:
-        """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
-        attributes = []
-        for index, value in enumerate(identities):
-            vf = _ATTRIBUTES.copy(row)
-            vf["index"] = index
-            for key in self._identity_keys:
-                vf[key] = value
-            attributes.append(vf)
-        return _VFS.copy({"count": len(attributes), "attributes": attributes})
-
-    def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:
-        firmware: Firmware | None = variant.firmware
-        if firmware is None:
-            return None
-        return {
-            "link_type": firmware.link_type or LINK_TYPE[self.fabric.link_layer or ""],
-            "sriov_en": True if firmware.sriov_en is None and variant.has_vfs else firmware.sriov_en,
-            "num_of_vfs": firmware.num_of_vfs,
-            "version": firmware.version,
-            "parameters": dict(firmware.parameters),
-        }
-
-    def _ipoib(self, variant: Variant, port: Port) -> dict[str, t.Any] | None:
-        """Return a port's IPoIB mode, partition keys and their child interfaces; None without settings."""
-        of_fabric, of_variant = self.fabric.infiniband, variant.partitions
-        if of_fabric is None and of_variant is None:
-            return None
-        pkeys = of_variant.pkeys if of_variant else of_fabric.pkeys if of_fabric else ()
-        children = [child_netdev(port.netdev, key) for key in pkeys] if port.netdev else []
-        mode = of_fabric.ipoib_mode if of_fabric else None
-        return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
+    def _planners(self, rail: Rail) -> list[Planner]:
+        """Return the planner of each family of a rail."""
+        return [side.planner for side in self._sides[rail.name]]
 
     # -- the whole plan ----------------------------------------------------------------------------------------------
 
@@ -428,13 +407,16 @@ class PlanOutput:
             "mtu": rail.mtu or self.fabric.mtu,
             **self._table(rail),
             "networks": self._networks(rail),
-            "taken": _taken(rail),
+            "taken": taken_texts(rail),
         }
-        values = self.naming.values(rail, self.fabric.attachment or "", "")
+        values = self.naming.values(rail, rail.attachment or self.fabric.attachment or "", "")
         for kind in ("pool", "pool6"):
             found[kind] = self._rail_pool(kind, rail, values)
         for suffix in SUFFIX.values():
             found.update({key + suffix: None for key in ("subnet", "gateway", "pods", "hosts", "capacity")})
+        numbering = next((side.planner.scheme.numbering for side in self._sides[rail.name]), None)
+        if numbering:
+            found["numbering"] = numbering
         for side in self._sides[rail.name]:
             common = side.planner if isinstance(side.planner, SharedSubnetPlanner) else None
             gateway = common.gateway if common else None
@@ -443,50 +425,27 @@ class PlanOutput:
             for key, pool in (("pods", common.pods), ("hosts", common.hosts)) if common else ():
                 found[key + side.suffix] = str(pool) if pool else None
             found["capacity" + side.suffix] = side.planner.capacity(demand).document()
+        found.update({key: value for key, value in self._kinds.get(rail.name, {}).items() if key != "qos"})
         return found
 
     def _networks(self, rail: Rail) -> list[dict[str, t.Any]]:
         """Return the Kubernetes networks of a rail, each once."""
         found: dict[str, dict[str, t.Any]] = {}
         for variant in self.variants:
-            if self._kubernetes and rail.name in self._served[id(variant)]:
+            if self._kubernetes and rail.for_pods and rail.name in self._served[id(variant)]:
+                attachment = variant.attachment_on(rail)
                 names = self._names(variant, rail)
                 row = {key: names[key] for key in ("network", "resource", "interface")}
-                found.setdefault(row["network"] or variant.attachment or "", {"attachment": variant.attachment, **row})
+                found.setdefault(row["network"] or attachment or "", {"attachment": attachment, **row})
         return list(found.values())
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
         leaves = [
-            {"rail": rail.name, "name": self.leaves.name(unit, rail), **self._aggregates(rail, unit.number)}
+            {
+                "rail": rail.name,
+                "name": self.leaves.name(unit, rail),
+                **self.leaves.aggregates(unit, rail, self._planners(rail)),
+            }
             for rail in self.fabric.rails
         ]
         return {"name": unit.name, "number": unit.number, "site": unit.site, "nodes": unit.nodes, "leaves": leaves}
-
-
-def _taken(rail: Rail) -> dict[str, str]:
-    """Return name -> taken addresses of a rail, as text; ranges are joined by a comma."""
-    ranges: dict[str, list[str]] = {}
-    for scheme in rail.schemes.values():
-        for name, addresses in scheme.taken:
-            ranges.setdefault(name, []).append(str(addresses))
-    return {name: ", ".join(texts) for name, texts in ranges.items()}
-
-
-def _pods(
-    pods: dict[str, t.Any] | None, share: Share, bits: int, suffix: str, gateway: str | None
-) -> dict[str, t.Any] | None:
-    """Add the pod addresses of one family to those of the other family. Return None without addresses."""
-    if share.pods_first is None or share.pods_last is None:
-        return pods
-    if pods is None:
-        pods = _PODS.copy(dict.fromkeys(_POD_KEYS))
-    pods["first" + suffix] = show(share.pods_first, bits)
-    pods["last" + suffix] = show(share.pods_last, bits)
-    pods["subnet" + suffix] = "%s/%d" % (show(share.subnet, bits), share.prefix)
-    pods["gateway" + suffix] = gateway
-    if share.ranges:
-        pods["ranges" + suffix] = [str(each) for each in share.ranges]
-    return pods
-
-
-_POD_KEYS = ("first", "last", "subnet", "gateway", "first6", "last6", "subnet6", "gateway6")

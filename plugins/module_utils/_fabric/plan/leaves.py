@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Planner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail, Unit
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX
 
 
 class Leaves:
     """Names of leaves and of their ports. Names that do not depend on the node are computed once."""
 
     def __init__(self, fabric: Fabric) -> None:
+        self._rails = fabric.rails
         self._names = {
             (unit.name, rail.name): _name(unit, rail) for unit in fabric.units.values() for rail in fabric.rails
         }
@@ -27,6 +30,25 @@ class Leaves:
         if unit.leaf_port is None:
             return None
         return unit.leaf_port.fill(dict(_values(unit, rail), i=place))
+
+    def aggregates(self, unit: Unit | None, rail: Rail, planners: t.Iterable[Planner]) -> dict[str, str | None]:
+        """Return ``aggregate`` and ``aggregate6``: the networks that the leaf of a unit advertises.
+
+        :param planners: that of each family of the rail.
+        """
+        found: dict[str, str | None] = {"aggregate" + suffix: None for suffix in SUFFIX.values()}
+        for planner in planners:
+            if unit is None or self._has_all_of(unit, rail, planner):
+                aggregate = planner.aggregate(unit.number if unit else 1)
+                found["aggregate" + SUFFIX[planner.bits]] = str(aggregate)
+        return found
+
+    def _has_all_of(self, unit: Unit, rail: Rail, planner: Planner) -> bool:
+        """Return whether the leaf has all networks of the aggregate. With ``node_aggregate``, other rails have some."""
+        if planner.scheme.node_aggregate is None:
+            return True
+        common = [rail for rail in self._rails if planner.network in rail.networks]
+        return len({self._names[unit.name, each.name] for each in [rail, *common]}) == 1
 
 
 def _values(unit: Unit, rail: Rail) -> dict[str, t.Any]:

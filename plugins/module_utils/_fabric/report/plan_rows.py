@@ -8,6 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    attachment_of,
+    link_layer_of,
+    qos_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     network_of,
 )
@@ -70,8 +75,9 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
     """Yield a row for each rail port, in the order of the plan; the columns are ``PORTS``."""
     fabric = document["fabric"]
     for node in document["nodes"]:
-        place = (node["name"], *(node.get(key) for key in _NODE))
         for port in node["ports"]:
+            own = dict(node, attachment=attachment_of(node, port))
+            place = (node["name"], *(own.get(key) for key in _NODE))
             rdma, pods, names, leaf = (_section(port, key) for key in ("rdma", "pods", "names", "leaf"))
             # without addresses, the routing table stays empty
             routed = port.get("address") or port.get("address6") or pods
@@ -136,7 +142,7 @@ def objects(document: Document) -> list[tuple[t.Any, ...]]:
                     if row is None:
                         row = found[kind, names[kind]] = _object(kind, names, node, port, len(found))
                         row["namespace"] = fabric.get("namespace") if kind == "network" else None
-                    _add_node(row, node)
+                    _add_node(row, node, port)
     order = {kind: at for at, kind in enumerate(KINDS)}
     rows = sorted(found.items(), key=lambda item: (order[item[0][0]], item[1]["number"], item[1]["at"]))
     return [tuple(row.get(column) for column in OBJECTS) for _key, row in rows]
@@ -159,9 +165,15 @@ def _resources(
             row = found[key] = _object("resource", own_names, node, port, len(found))
             if resource != port["rail"]:
                 row.update(rail=None, number=0)
-        elif row["rail"] is None and port["rail"] != node["ports"][0]["rail"]:
+        elif row["rail"] is None and port["rail"] != _first_rail(node, resource):
             continue  # the node is already counted
-        _add_node(row, node)
+        _add_node(row, node, port)
+
+
+def _first_rail(node: Document, resource: str) -> str:
+    """Return the first rail of a node with slots of a resource."""
+    rails = node["agent"]["rails"]
+    return next(rail["rail"] for rail in rails if any(slot["resource"] == resource for slot in rail["slots"]))
 
 
 def _with_prefix(names: Document, fabric: Document) -> Document:
@@ -173,7 +185,7 @@ def _with_prefix(names: Document, fabric: Document) -> Document:
 def _object(kind: str, names: Document, node: Document, port: Document, at: int) -> dict[str, t.Any]:
     """Return a new row of an object. ``at``: its position in the order of the plan."""
     row = {"kind": kind, "name": names[kind], "rail": port["rail"], "number": port["number"], "at": at, "nodes": 0}
-    row.update(node=node["name"], profile=node.get("profile"), attachment=node.get("attachment"))
+    row.update(node=node["name"], profile=node.get("profile"), attachment=attachment_of(node, port))
     if kind in ("policy", "network"):
         row.update(resource=names.get("resource"), mtu=port.get("mtu"))
     if kind == "network":
@@ -184,13 +196,13 @@ def _object(kind: str, names: Document, node: Document, port: Document, at: int)
     return row
 
 
-def _add_node(row: dict[str, t.Any], node: Document) -> None:
+def _add_node(row: dict[str, t.Any], node: Document, port: Document) -> None:
     """Add a node to a row: count it, and clear columns whose values differ between nodes."""
     row["nodes"] += 1
     for key, value in (
         ("node", node["name"]),
         ("profile", node.get("profile")),
-        ("attachment", node.get("attachment")),
+        ("attachment", attachment_of(node, port)),
     ):
         if row[key] != value:
             row[key] = None
@@ -209,8 +221,7 @@ def leaves(document: Document) -> list[Leaf]:
     """Return each leaf with the rows of its ports, ordered by unit and rail; for a rail without leaves, the rail
     itself."""
     rails = {rail["name"]: rail for rail in document["rails"]}
-    qos = qos_class(document)
-    untagged = None if document["fabric"].get("link_layer") == INFINIBAND else "untagged"
+    fabric = document["fabric"]
     found: dict[tuple[str, str, str], Leaf] = {}
     order: dict[tuple[str, str, str], tuple[int, int, int]] = {}
     for node in document["nodes"]:
@@ -221,14 +232,13 @@ def leaves(document: Document) -> list[Leaf]:
                 aggregates = (leaf.get("aggregate") or "", leaf.get("aggregate6") or "")
                 found[key] = Leaf(*key, *aggregates, [])
                 order[key] = (node.get("unit_number") or 0, port["number"], len(order))
-            found[key].rows.append(_leaf_row(node, port, rail, leaf, qos, untagged))
+            found[key].rows.append(_leaf_row(node, port, rail, leaf, fabric))
     return [found[key] for key in sorted(found, key=lambda key: order[key])]
 
 
-def _leaf_row(
-    node: Document, port: Document, rail: Document, leaf: Document, qos: str, untagged: str | None
-) -> tuple[t.Any, ...]:
+def _leaf_row(node: Document, port: Document, rail: Document, leaf: Document, fabric: Document) -> tuple[t.Any, ...]:
     """Return the row of a leaf port; the columns are ``LEAVES``."""
+    untagged = None if link_layer_of(fabric, port) == INFINIBAND else "untagged"
     return (
         leaf.get("name"),
         node.get("unit"),
@@ -242,7 +252,7 @@ def _leaf_row(
         prefix(port, rail, "6"),
         _gateway(port, rail, leaf, "6"),
         port.get("mtu"),
-        qos,
+        qos_class(qos_of(fabric, port)),
         leaf.get("aggregate"),
         leaf.get("aggregate6"),
     )
@@ -254,10 +264,9 @@ def _gateway(port: Document, rail: Document, leaf: Document, six: str) -> str | 
     return str(gateway).partition("/")[0] if gateway else None
 
 
-def qos_class(document: Document) -> str:
+def qos_class(qos: Document | None) -> str:
     """Return the marking of RoCE packets as one searchable word, such as ``roce-p3-dscp26``; empty without QoS."""
-    qos = document["fabric"].get("qos") or {}
-    if qos.get("priority") is None:
+    if not qos or qos.get("priority") is None:
         return ""
     text = "roce-p%s" % qos["priority"]
     return text + ("-dscp%s" % qos["dscp"] if qos.get("trust", "dscp") == "dscp" and "dscp" in qos else "")

@@ -10,6 +10,7 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports, qos_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_rows
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import (
     as_csv,
@@ -21,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 Document = t.Mapping[str, t.Any]
 
 # Columns that fit a terminal of 120 characters. The CSV files have all columns.
-_RAILS = ("rail", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
+_RAILS = ("rail", "kind", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
 _CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
 _PORTS = ("rail", "netdev", "pci", "match", "rdma", "gpus", "address", "gateway", "mtu", "table")
 _OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "ranges")
@@ -64,11 +65,21 @@ def counts(document: Document) -> dict[str, int]:
 
 
 def rails_of(document: Document) -> str:
-    """Return the number of rails as text: ``8 rails``, or ``8 rails x 2 planes``."""
-    bases = {rail.get("base") or rail["name"] for rail in document["rails"]}
-    planes, rest = divmod(len(document["rails"]), max(1, len(bases)))
-    words = count(len(bases), "rail") if planes > 1 and not rest else count(len(document["rails"]), "rail")
-    return "%s x %d planes" % (words, planes) if planes > 1 and not rest else words
+    """Return the number of rails as text: ``8 rails``, ``8 rails x 2 planes``, or ``8 rails and 2 storage rails``."""
+    compute = compute_ports(document["rails"])
+    storage = len(document["rails"]) - len(compute)
+    bases = {rail.get("base") or rail["name"] for rail in compute}
+    planes, rest = divmod(len(compute), max(1, len(bases)))
+    words = count(len(bases), "rail") if planes > 1 and not rest else count(len(compute), "rail")
+    words = "%s x %d planes" % (words, planes) if planes > 1 and not rest else words
+    return "%s and %s" % (words, count(storage, "storage rail")) if storage else words
+
+
+def link_layers(document: Document) -> str | None:
+    """Return the link layers of the rails as text."""
+    fabric = document["fabric"]
+    layers = [str(rail.get("link_layer") or fabric.get("link_layer")) for rail in document["rails"]]
+    return " and ".join(dict.fromkeys(layers)) if any(layers) else fabric.get("link_layer")
 
 
 def head(document: Document) -> list[str]:
@@ -85,7 +96,7 @@ def head(document: Document) -> list[str]:
     words = [
         *([kinds, fabric.get("provider")] if kubernetes else ["without Kubernetes"]),
         "rdma mode %s" % " and ".join(modes),
-        fabric.get("link_layer"),
+        link_layers(document),
     ]
     return [
         "fabric %s: %s" % (fabric["name"], ", ".join(numbers)),
@@ -99,7 +110,9 @@ def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
         both = [_both(rail.get(key), rail.get(key + "6")) for key in ("subnet", "gateway", "pods")]
         # without addresses, the routing table stays empty
         routed = rail.get("table") if rail.get("subnet") or rail.get("subnet6") else None
-        yield (rail["name"], rail.get("mode"), *both, rail.get("mtu"), routed, networks)
+        # the own values of a rail's kind; most rails have none
+        kind = ", ".join(str(rail[key]) for key in ("role", "link_layer", "attachment") if rail.get(key))
+        yield (rail["name"], kind, rail.get("mode"), *both, rail.get("mtu"), routed, networks)
 
 
 def _both(four: t.Any, six: t.Any) -> str:
@@ -157,13 +170,14 @@ def as_table(document: Document, most: int, directory: str = "") -> str:
     lines.extend(["", "PORTS"])
     left = most
     shown = 0
+    mixed = len({node.get("attachment") for node in document["nodes"]}) > 1
     for node in document["nodes"]:
         if left <= 0:
             break
         chosen = _choose(plan_rows.PORTS, _PORTS, list(plan_rows.ports(dict(document, nodes=[node])))[:left])
         left -= len(chosen)
         shown += len(chosen)
-        lines.append("  " + _node_line(node, len(document["fabric"].get("attachments") or ()) > 1))
+        lines.append("  " + _node_line(node, mixed))
         lines.extend(table(_PORTS, chosen, indent="    "))
     lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv", directory))
     slots = list(plan_rows.slots(document))
@@ -263,13 +277,36 @@ def leaf_page(document: Document, leaves: t.Sequence[plan_rows.Leaf]) -> bytes:
 
 
 def _qos_lines(document: Document) -> list[str]:
-    """Return the QoS settings that the leaves must have."""
-    qos = document["fabric"].get("qos")
-    if not qos:
-        return []
+    """Return the QoS settings that the leaves must have: of all rails, or a table for each group of rails."""
+    groups: list[tuple[Document | None, list[str]]] = []
+    for rail, qos in _qos_of_rails(document).items():
+        known = next((rails for settings, rails in groups if settings == qos), None)
+        if known is None:
+            groups.append((qos, [rail]))
+        else:
+            known.append(rail)
+    lines = []
+    for qos, rails in groups:
+        if len(groups) > 1:
+            lines += ["%s:%s" % (", ".join(rails), "" if qos else " no QoS."), ""]
+        if qos:
+            lines += _qos_table(qos)
+    return lines
+
+
+def _qos_of_rails(document: Document) -> dict[str, Document | None]:
+    """Return rail -> its QoS settings, in rail order; all rails of a plan without ports have those of the fabric."""
+    found: dict[str, Document | None] = {}
+    for node in document["nodes"]:
+        for port in node["ports"]:
+            found.setdefault(port["rail"], qos_of(document["fabric"], port))
+    return {rail["name"]: found.get(rail["name"], document["fabric"].get("qos")) for rail in document["rails"]}
+
+
+def _qos_table(qos: Document) -> list[str]:
     ecn = qos["ecn"]
     settings = [
-        ("class", plan_rows.qos_class(document)),
+        ("class", plan_rows.qos_class(qos)),
         ("trust", qos["trust"]),
         ("RoCE packets", "priority %d, DSCP %d" % (qos["priority"], qos["dscp"])),
         ("congestion notification packets", "priority %d, DSCP %d" % (ecn["cnp_priority"], ecn["cnp_dscp"])),

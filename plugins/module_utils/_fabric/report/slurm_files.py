@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports
+
 Document = t.Mapping[str, t.Any]
 Node = t.Mapping[str, t.Any]
 
@@ -26,7 +28,7 @@ def gres(document: Document) -> str:
     port."""
     lines: dict[tuple[str, int, str], list[str]] = {}
     for node in document["nodes"]:
-        ports = {gpu: port for port in node["ports"] for gpu in port["gpus"]}
+        ports = {gpu: port for port in compute_ports(node["ports"]) for gpu in port["gpus"]}
         for number in map(int, node["gpus"]):
             near = ports.get(number)
             lines.setdefault((node["profile"], number, _port(near) if near else "no rail port"), []).append(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import rails_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import link_layers, rails_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg_drawing import (
     DASHES,
     RAIL_COLOURS,
@@ -401,7 +401,7 @@ def _draw(
     if document.get("units"):
         numbers.insert(0, count(len(document["units"]), "unit"))
     attachments = ", ".join(fabric.get("attachments") or [fabric.get("attachment") or ""])
-    facts = [attachments, fabric.get("provider"), fabric.get("link_layer"), "MTU %s" % fabric.get("mtu")]
+    facts = [attachments, fabric.get("provider"), link_layers(document), "MTU %s" % fabric.get("mtu")]
     summed = "; ".join("%s: %s" % (block.title, block.note) for block in blocks[:16])
     more = "; and %d more" % (len(blocks) - 16) if len(blocks) > 16 else ""
     drawing = Drawing("Rails of fabric %s" % fabric["name"], "%s. %s%s." % (", ".join(numbers), summed, more), name)

@@ -43,6 +43,11 @@ class Section:
         entry = self.mapping.entries.get(key)
         return entry is not None and not entry[1].null
 
+    def written_null(self, key: str) -> bool:
+        """Return whether the key is in the file without a value."""
+        entry = self.mapping.entries.get(key)
+        return entry is not None and entry[1].null
+
     def value(self, key: str, required: str = "", lists: bool = False) -> Value | None:
         """Return the value as it is written.
 

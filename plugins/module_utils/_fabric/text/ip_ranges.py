@@ -68,6 +68,15 @@ class Ranges:
         part = bisect.bisect_right(self._starts, number) - 1
         return self.parts[part].first + number - self._starts[part]
 
+    def cut(self, number: int, count: int) -> Ranges | None:
+        """Return ``count`` addresses from that number on, from 0, in the same order; None if ``count`` is 0."""
+        parts = []
+        for start, part in zip(self._starts, self.parts):
+            low, high = max(number - start, 0), min(number + count - start, part.size) - 1
+            if low <= high:
+                parts.append(Range(part.first + low, part.first + high, part.bits))
+        return Ranges(tuple(parts)) if parts else None
+
     def overlap(self, other: Ranges) -> Range | None:
         """Return the first addresses that both pools contain; None without such addresses."""
         left, right = sorted(self.parts, key=_first), sorted(other.parts, key=_first)

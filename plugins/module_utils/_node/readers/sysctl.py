@@ -13,8 +13,9 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# The kernel uses the larger one of the interface's value and that of 'all'.
-LARGER_WINS = ("arp_announce", "arp_ignore", "rp_filter")
+# The kernel uses the larger one of the interface's value and that of 'all'. Of arp_filter, which is 0 or 1, it uses 1
+# if either is 1.
+LARGER_WINS = ("arp_announce", "arp_filter", "arp_ignore", "rp_filter")
 
 
 def path(netdev: str, key: str, family: str = "ipv4") -> str:

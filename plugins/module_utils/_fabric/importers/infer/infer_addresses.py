@@ -15,8 +15,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import (
+    common_subnets,
+    host_addresses,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.node_prefixes import prefixes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
     BLOCK,
     NONE,
@@ -30,7 +34,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     Network,
     Range,
     network,
-    overlaps,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
     common,
@@ -40,6 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
     without,
 )
 
+_NO_POOL = "CHECK: no pool has addresses of this rail; %s"
 # Number of addresses for ports of an IPv6 rail: twice the number of nodes of the largest cluster.
 _PORTS = 8192
 
@@ -49,14 +53,21 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
 
     :param nodes: number of known nodes.
     """
+    own = host_addresses.own_addresses(drafts, facts)
+    facts.claims = [
+        each for each in facts.claims if each.range.size > 1 or (each.range.first, each.range.bits) not in own
+    ]
     if any(_by_prefix(draft) for draft in drafts) and not any(_in_one_subnet(draft) for draft in drafts):
-        return prefixes(drafts, facts, found)
+        result = prefixes(drafts, facts, found)
+        host_addresses.keep(drafts, facts, nodes, result, found)
+        return result
     result = Addressing()
     for place, draft in enumerate(drafts, 1):
         for bits in (IPV4, IPV6):
             rail_addresses = _of_pools(draft, bits, found)
             if rail_addresses:
                 result.rails[bits][place] = rail_addresses
+    host_addresses.add_subnets(drafts, facts, result)
     if not result.rails[IPV4] and not result.rails[IPV6] and infiniband:
         result.mode = NONE
         return result
@@ -67,22 +78,40 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
             message = "no manifest contains the subnet of %s" % shown(draft.label)
             remedy = "write it into the fabric file, or give the rail's pool"
             found.add(import_rules.NO_SUBNET, draft.place, message, remedy, "a rail without a subnet")
-    _report_overlaps(drafts, result, found)
+    common_subnets.divide_pools(drafts, result, found)
+    common_subnets.report_overlaps(drafts, result, found)
     _of_blocks(drafts, result, found)
+    for place, draft in enumerate(drafts, 1):
+        for bits in (IPV4, IPV6):
+            if place in result.rails[bits]:
+                _exclude_used(draft, result.rails[bits][place], facts)
+    kept = host_addresses.keep(drafts, facts, nodes, result, found)
     free = []
     for place, draft in enumerate(drafts, 1):
         rail = result.rails[IPV4].get(place) or result.rails[IPV6].get(place)
-        free.extend([(draft, rail)] if rail else [])
-    free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, infiniband, found)]
+        free.extend([(draft, rail)] if rail and place not in kept else [])
+    free = [
+        (draft, rail)
+        for draft, rail in free
+        if _hosts(draft, rail, facts, nodes * common_subnets.count(result, rail.net), infiniband, found)
+    ]
+    common_subnets.divide_hosts(result)
     if free:
         message = "no manifest contains the ports' own addresses on %s" % name_counting.compact(
             [draft.label for draft, _rail in free]
         )
-        ranges = name_counting.compact([str(each) for _draft, rail in free for each in rail.hosts])
+        texts = [str(each) for _draft, rail in free for each in rail.hosts]
+        ranges = name_counting.compact(list(dict.fromkeys(texts)))
         remedy = "check that nothing outside of these manifests has these addresses"
         written = "hosts: %s, which no object of the manifests can allocate" % ranges
         found.add(import_rules.HOSTS, free[0][0].place, message, remedy, written)
-    blocks = {pool.block for draft in drafts for pool in draft.pools if pool.block}
+    blocks = {
+        max(pool.block // (common_subnets.count(result, pool.net) if rail.numbering and pool.net else 1), 1)
+        for place, draft in enumerate(drafts, 1)
+        for pool in draft.pools
+        for rail in [result.rails[pool.net.bits].get(place) if pool.net else None]
+        if pool.block and rail
+    }
     result.pods_per_node = max(blocks) if blocks else None
     return result
 
@@ -162,6 +191,11 @@ def _add_missing_subnets(
     model = known[first]
     distance = _growth(known)
     counted: list[tuple[Draft, Network]] = []
+    if len(known) > 1 and all(rail.net == model.net for rail in known.values()):
+        # The other rails are in one subnet, in which this rail has no pool.
+        for place in missing:
+            known[place] = Addressed(model.net, model.gateway, note=_NO_POOL % model.net)
+        return
     for place in missing:
         start = model.net.first + distance * (place - first)
         if start < 0 or start >> model.net.bits:
@@ -172,7 +206,7 @@ def _add_missing_subnets(
         rail.pods = [Range(each.first + offset, each.last + offset, bits) for each in model.for_pods]
         if claimed_addresses.within(facts.claims, net):
             continue  # an object uses addresses of this subnet
-        rail.note = "CHECK: no pool has addresses of this rail; continued from %s" % model.net
+        rail.note = _NO_POOL % ("continued from %s" % model.net)
         known[place] = rail
         counted.append((drafts[place - 1], net))
     if counted:
@@ -199,20 +233,8 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
     return growth if not rest and growth % size == 0 and growth else size
 
 
-def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
-    for bits in (IPV4, IPV6):
-        nets = [(rail.net, drafts[place - 1]) for place, rail in result.rails[bits].items()]
-        for outer, first, inner, second in overlaps(nets):
-            message = "%s of %s overlaps %s of %s" % (inner, shown(second.label), outer, shown(first.label))
-            remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
-            found.add(import_rules.RAILS_OVERLAP, second.place, message, remedy, "both unchanged")
-
-
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:
     """Set the rail's ``hosts`` to addresses that no object can allocate. Return whether there are any."""
-    for name, reserved in facts.taken.items():
-        exclude(rail, name, common([rail.net.addresses], reserved))
-    exclude(rail, "routers", _routers(draft, rail))
     claimed = claimed_addresses.within(facts.claims, rail.net) + rail.pods + rail.all_taken
     if rail.gateway is not None:
         claimed.append(single(rail.gateway, rail.net.bits))
@@ -232,6 +254,13 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
         found.add(import_rules.NO_HOSTS, draft.place, message, remedy, "no hosts: ports get no address")
         rail.note = "; ".join(filter(None, (rail.note, "DECIDE: hosts; the manifests leave no addresses for ports")))
     return bool(rail.hosts)
+
+
+def _exclude_used(draft: Draft, rail: Addressed, facts: Facts) -> None:
+    """Add reserved addresses and routers to ``taken`` of the rail."""
+    for name, reserved in facts.taken.items():
+        exclude(rail, name, common([rail.net.addresses], reserved))
+    exclude(rail, "routers", _routers(draft, rail))
 
 
 def _routers(draft: Draft, rail: Addressed) -> list[Range]:

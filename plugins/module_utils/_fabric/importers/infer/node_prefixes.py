@@ -20,7 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import common_subnets
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
     LINK,
     PREFIX,
@@ -94,6 +95,8 @@ def prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressin
     if several and len(covers) == len(drafts) and _disjoint(covers.values()):
         _by_rail(drafts, node_pools, _widen(covers), result, found)
         result.host = _host_position(all_pools, result.gateway, found)
+    elif _by_node(node_pools, facts, result):
+        result.host = _host_position(all_pools, result.gateway, found)
     else:
         _propose(drafts, nets, facts, result, found)
     _report_claimed(drafts, facts, result, found)
@@ -151,7 +154,7 @@ def _set_static_indexes(drafts: t.Sequence[Draft], result: Addressing, found: Fo
                     remedy = "write it as address/prefix, of the length of every node's"
                     found.add(import_rules.LAYOUT, pool.place, message, remedy, "nothing")
                     continue
-                index = (net.first - rail.net.first >> net.bits - net.prefix) + 1
+                index = (net.first - rail.net.first >> net.bits - (result.node_aggregate or net.prefix)) + 1
                 if result.indexes.setdefault(node, index) != index:
                     message = "%s is node %d of %s, and node %d elsewhere" % (
                         shown(node),
@@ -191,6 +194,7 @@ def _from_divided_pools(drafts: t.Sequence[Draft], pools: t.Sequence[Pool], resu
                 result.node_prefix or 0,
             )
             found.add(import_rules.LAYOUT, pool.place, message, "use one length", "/%d" % (result.node_prefix or 0))
+    _set_aggregate(drafts, result, found)
     net, gateway = pools[0].net, pools[0].gateway
     if net is None or result.node_prefix is None:
         raise AssertionError("the networks are known here")
@@ -296,6 +300,79 @@ def _host_position(pools: t.Sequence[Pool], gateway: str, found: Found) -> str |
     remedy = "remove the first address after the gateway from the pools, and then host: none from the fabric file"
     found.add(import_rules.HOST_IN_PODS, pool.place, message, remedy, "host: none: ports get no address")
     return "none"
+
+
+def _set_aggregate(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
+    """Set the length of the nodes' aggregates if pools of several rails divide one network. Report it without them."""
+    for rails in common_subnets.in_common(result):
+        nets: dict[str, dict[int, Network]] = {}
+        for place, rail in rails.items():
+            for pool in drafts[place - 1].pools:
+                for node, text in pool.static.items() if pool.net == rail.net else ():
+                    net = pool_ranges.exact(text)
+                    if net and net.bits == rail.net.bits and rail.net.holds(net.first):
+                        nets.setdefault(node, {})[place] = net
+        result.node_aggregate = _aggregate_of(nets)
+        place = min(rails)
+        if result.node_aggregate is None:
+            message = "the pools of %s and of %s divide %s, so nodes can get one network on two rails" % (
+                shown(drafts[place - 1].label),
+                shown(drafts[sorted(rails)[1] - 1].label),
+                rails[place].net,
+            )
+            remedy = "give each rail its own network, or each node static networks side by side"
+            found.add(import_rules.RAILS_OVERLAP, drafts[place - 1].place, message, remedy, "both unchanged")
+
+
+def _aggregate_of(nets: t.Mapping[str, t.Mapping[int, Network]]) -> int | None:
+    """Return the prefix length of the aggregate of each node, in which its networks are side by side by rail.
+
+    :param nets: node -> position of the rail -> network.
+    :return: None if there is no such length, or only one node.
+    """
+    every = [net for of_node in nets.values() for net in of_node.values()]
+    if len(nets) < 2 or len({(net.bits, net.prefix) for net in every}) > 1:
+        return None
+    bits, length = every[0].bits, every[0].prefix
+    rails = max(place for of_node in nets.values() for place in of_node)
+    firsts = []
+    for of_node in nets.values():
+        starts = {net.first - (place - 1) * net.size for place, net in of_node.items()}
+        if len(starts) > 1:
+            return None
+        firsts.append(starts.pop())
+    for prefix in range(1, length - (rails - 1).bit_length() + 1):
+        size = 1 << bits - prefix
+        if not any(first % size for first in firsts) and len(set(firsts)) == len(firsts):
+            return prefix
+    return None
+
+
+def _by_node(node_pools: t.Mapping[int, t.Mapping[str, Pool]], facts: Facts, result: Addressing) -> bool:
+    """Set one network of all rails, and the index of each node, if each node has networks side by side by rail. Return
+    whether it has."""
+    nets: dict[str, dict[int, Network]] = {}
+    for place, of_rail in node_pools.items():
+        for node, pool in of_rail.items():
+            if pool.net:
+                nets.setdefault(node, {})[place] = pool.net
+    aggregate = _aggregate_of(nets)
+    if aggregate is None or len(node_pools) < 2:
+        return False
+    every = [network(net.first, aggregate) for of_node in nets.values() for net in of_node.values()]
+    candidates = [net for net in facts.supernets if all(net.holds(each.first) for each in every)]
+    cover = _covering(every)
+    # room for more nodes
+    supernet = max(
+        candidates, key=lambda net: net.prefix, default=network(cover.first, min(cover.prefix, aggregate - 4))
+    )
+    result.node_aggregate = aggregate
+    for place in node_pools:
+        result.rails[IPV4][place] = Addressed(supernet)
+    for node, of_node in nets.items():
+        first = min(net.first for net in of_node.values())
+        result.indexes[node] = (first - supernet.first >> IPV4 - aggregate) + 1
+    return True
 
 
 def _covering(nets: t.Sequence[Network]) -> Network:

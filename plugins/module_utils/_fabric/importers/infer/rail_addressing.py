@@ -26,6 +26,8 @@ class Addressed:
     hosts: list[Range] = field(default_factory=list)
     taken: dict[str, list[Range]] = field(default_factory=dict)
     note: str = ""
+    # how the rails of this network divide its ranges; None: each rail has its own
+    numbering: str | None = None
 
     @property
     def for_pods(self) -> list[Range]:
@@ -46,6 +48,7 @@ class Addressing:
 
     mode: str = SUBNET
     node_prefix: int | None = None
+    node_aggregate: int | None = None
     block: int | None = None
     gateway: str | None = None
     host: str | None = None

@@ -21,7 +21,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     made,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    each_netdev,
+    link_layer_of,
+    qos_of,
+    role_of,
+)
 
 Panel = t.Dict[str, t.Any]
 # Grafana divides the width of a dashboard into 24 columns.
@@ -299,7 +307,11 @@ def _spiderpool(view: View) -> list[Object]:
     match = '{is_root="true",net_dev_name=~"%s"}' % "|".join(rails)
     flap = "changes(rdma_vport_speed_mbps_total%s[15m]) > 3" % match
     where = "{{ $labels.net_dev_name }} of {{ $labels.node_name }}"
-    return [*_rdma(match), _alert("RailLinkFlap", flap, "The link of %s goes up and down" % where)]
+    compute = _compute_rails(view)
+    alike = match
+    if compute:
+        alike = '{is_root="true",net_dev_name=~"%s"}' % "|".join(_netdevs(view, compute))
+    return [*_rdma(match, alike), _alert("RailLinkFlap", flap, "The link of %s goes up and down" % where)]
 
 
 def _agent(view: View) -> list[Object]:
@@ -309,8 +321,10 @@ def _agent(view: View) -> list[Object]:
     cordoned = "railyard_agent_rail_cordoned%s == 1" % fabric
     down = "railyard_agent_rail_healthy%s == 0 unless on (node, rail) %s" % (fabric, cordoned)
     failures = "sum by (node, reason) (increase(railyard_agent_attach_failures_total%s[10m])) > 0" % fabric
+    match, compute = '{is_root="true",fabric="%s"}' % view.name, _compute_rails(view)
+    alike = '{is_root="true",fabric="%s",rail=~"%s"}' % (view.name, "|".join(compute)) if compute else match
     return [
-        *_rdma('{is_root="true",fabric="%s"}' % view.name),
+        *_rdma(match, alike),
         _alert(
             "RailAgentDown",
             'up{job="railyard-agent",fabric="%s"} == 0' % view.name,
@@ -331,14 +345,18 @@ def _agent(view: View) -> list[Object]:
     ]
 
 
-def _rdma(match: str) -> list[Object]:
-    """Return alerts on the RDMA counters of the rail ports, which ``match`` selects."""
+def _rdma(match: str, alike: str) -> list[Object]:
+    """Return alerts on the RDMA counters of the rail ports.
 
-    def rate(*metrics: str) -> str:
-        each = ("sum by (node_name, net_dev_name) (rate(rdma_%s_total%s[5m]))" % (name, match) for name in metrics)
+    :param match: the labels that select all rail ports.
+    :param alike: the labels that select those that jobs use evenly, the ports of compute rails.
+    """
+
+    def rate(*metrics: str, labels: str = match) -> str:
+        each = ("sum by (node_name, net_dev_name) (rate(rdma_%s_total%s[5m]))" % (name, labels) for name in metrics)
         return "(%s)" % " + ".join(each)
 
-    carried = rate("rx_vport_rdma_unicast_bytes", "tx_vport_rdma_unicast_bytes")
+    carried = rate("rx_vport_rdma_unicast_bytes", "tx_vport_rdma_unicast_bytes", labels=alike)
     busiest = "max by (node_name) (%s)" % carried
     less = "%s < on (node_name) group_left () (%s * %s)" % (carried, ASYMMETRY, busiest)
     busy = "(%s > %d)" % (busiest, FLOOR_BYTES)
@@ -371,9 +389,11 @@ def _node_exporter(view: View) -> list[Object]:
     match = '{device=~"%s"}' % "|".join(rails)
     where = "{{ $labels.device }} of {{ $labels.instance }}"
     rules = []
-    if view.fabric["link_layer"] == "ethernet":
+    ethernet = [rail for rail in view.rails if link_layer_of(view.fabric, view.rails[rail]) == ETHERNET]
+    if ethernet:
+        of_rails = '{device=~"%s"}' % "|".join(_netdevs(view, ethernet))
         each = (
-            "sum by (instance, device) (rate(node_ethtool_%s_prio%d_pause%s[5m]))" % (way, priority, match)
+            "sum by (instance, device) (rate(node_ethtool_%s_prio%d_pause%s[5m]))" % (way, priority, of_rails)
             for priority in _lossless(view)
             for way in ("received", "transmitted")
         )
@@ -392,13 +412,30 @@ def _node_exporter(view: View) -> list[Object]:
 
 def _lossless(view: View) -> list[int]:
     """Return the lossless priorities; 3, the default of vendors, if the plan has none."""
-    qos = view.fabric["qos"]
-    chosen = [priority for priority, on in enumerate(qos["pfc"]) if on] if qos else []
-    return chosen or [3]
+    settings = [qos_of(view.fabric, network.sample) for network in view.networks]
+    chosen = {priority for qos in settings if qos for priority, on in enumerate(qos["pfc"]) if on}
+    return sorted(chosen) or [3]
 
 
-def _netdevs(view: View) -> list[str]:
-    return [_literal(netdev) for netdev in sorted({each for network in view.networks for each in network.netdevs})]
+def _compute_rails(view: View) -> list[str]:
+    """Return the compute rails if there are others; empty if all rails are alike."""
+    compute = [name for name, rail in view.rails.items() if role_of(rail) == COMPUTE]
+    return compute if len(compute) < len(view.rails) else []
+
+
+def _netdevs(view: View, rails: t.Container[str] | None = None) -> list[str]:
+    """Return the netdevs of these rails, or of all rails, as regular expressions.
+
+    The netdevs of functions are included, which have the counters of a bond or VLAN.
+    """
+    names = {
+        each["netdev"]
+        for network in view.networks
+        if rails is None or network.rail in rails
+        for _variant, _node, port in network.members
+        for each in each_netdev(port)
+    }
+    return [_literal(netdev) for netdev in sorted(name for name in names if name)]
 
 
 def _literal(text: str) -> str:

@@ -15,8 +15,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     made,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import nccl_settings
 
 COMPONENT = "nccl"
 FILE = "nccl.conf"
@@ -29,12 +29,12 @@ def host(view: View, node: Node) -> dict[str, str]:
 
 def host_settings(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
     """Return NCCL's settings on the host. ``fabric``: ``railyard_fabric``; ``node``: ``railyard_node``."""
-    return nccl_settings.nccl(fabric, node, _devices(node))
+    return nccl_settings.nccl(fabric, node, nccl_settings.planned_devices(node))
 
 
 def host_ucx(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
     """Return UCX's settings on the host."""
-    return nccl_settings.ucx(fabric, _devices(node))
+    return nccl_settings.ucx(fabric, node, nccl_settings.planned_devices(node))
 
 
 def pod(view: View, options: Options, node: Node) -> dict[str, str]:
@@ -52,12 +52,12 @@ def pod(view: View, options: Options, node: Node) -> dict[str, str]:
 
 def ucx(view: View, node: Node) -> dict[str, str]:
     """Return UCX's settings in such a pod. If no device is named, UCX uses all that it sees."""
-    return nccl_settings.ucx(view.fabric, _named(view, node))
+    return nccl_settings.ucx(view.fabric, node, _named(view, node))
 
 
-def _named(view: View, node: Node) -> list[str]:
+def _named(view: View, node: Node) -> list[nccl_settings.RdmaPort]:
     shared = node["rdma_mode"] == "shared" and not facts_of(view.provider).slots
-    return _devices(node) if shared else []
+    return nccl_settings.planned_devices(node) if shared else []
 
 
 def text(settings: t.Mapping[str, str]) -> str:
@@ -90,7 +90,3 @@ def samples(view: View) -> dict[str, Node]:
         if known is None or len(node["ports"]) > len(known["ports"]):
             found[variant] = node
     return found
-
-
-def _devices(node: Node) -> list[str]:
-    return [port["rdma"]["name"] for port in node["ports"] if port["rdma"]["name"]]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A pod on every node with all of its rails: one DaemonSet for each set of nodes with the same networks."""
+"""A pod on every node with all of its compute rails: one DaemonSet for each set of nodes with the same networks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 def annotation(view: View, rails: RailSet) -> str:
     """Return the pod's networks with the planned interface names, so that net1 is rail 1 for any network names."""
-    networks = [view.network(name) for name in rails.networks]
+    networks = [view.network(name) for name in rails.compute]
     return ",".join("%s/%s@%s" % (view.namespace, network.name, network.interface) for network in networks)
 
 
@@ -50,12 +50,12 @@ def resources(view: View, rails: RailSet) -> dict[str, str]:
     one resource for all rails, unless a node has no slots of it.
     """
     if facts_of(view.provider).slots and all(
-        any(slot["resource"] == RAILS for slot in node["agent"]["rails"][0]["slots"])
+        any(slot["resource"] == RAILS for rail in node["agent"]["rails"] for slot in rail["slots"])
         for node in view.nodes
         if node["name"] in rails.nodes
     ):
         return {view.qualified(RAILS): "1"}
-    return {view.qualified(view.network(name).resource): "1" for name in rails.networks}
+    return {view.qualified(view.network(name).resource): "1" for name in rails.compute}
 
 
 def names(view: View) -> dict[str, list[str]]:

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     PodRoutes,
     Provider,
     rdma_plugin,
+    tuning,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
@@ -33,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     compact,
     made,
+    pod_vfs,
     stated,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import OPERATOR
@@ -161,7 +163,7 @@ def pools(view: View, options: Options) -> t.Iterator[Object]:
                 continue
             done.add(name)
             kind, spec = (
-                ("IPPool", _ip_pool(view, network, shares[0][1]))
+                ("IPPool", _ip_pool(view, network, shares[0][1], _rails_of(view, name, version)))
                 if network.mode == "subnet"
                 else ("CIDRPool", _cidr_pool(view, network, version, _of_rail(view, network, version)))
             )
@@ -184,8 +186,13 @@ def _selector(view: View) -> Object:
     return {"nodeSelectorTerms": [{"matchExpressions": [{"key": FABRIC, "operator": "In", "values": [view.name]}]}]}
 
 
-def _ip_pool(view: View, network: Network, share: Share) -> Object:
-    """Return an IPPool.
+def _rails_of(view: View, pool: str, version: int) -> int:
+    """Return how many rails have this pool."""
+    return sum(view.rail_pool(rail, version) == pool for rail in view.rails)
+
+
+def _ip_pool(view: View, network: Network, share: Share, rails: int) -> Object:
+    """Return an IPPool of one or several rails.
 
     Blocks are allocated from the first address of the subnet on, in the order in which nodes appear. Addresses that
     pods must not have are excluded. If the gateway is in the first block, that block has one address less.
@@ -193,7 +200,7 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     subnet, first, last = _numbers(share)
     begin = subnet.usable.first
     place = "rails.%s.pods" % network.rail
-    size = _block(view, network)
+    size = _block(view, network) * rails
     nodes = max(view.fabric["max_nodes"] or 0, len(view.nodes))
     if first >= begin + size:
         raise RailyardError(
@@ -229,7 +236,7 @@ def _block(view: View, network: Network) -> int:
     """Return the addresses per node: as many as pods can be attached, but at least two, which nv-ipam requires."""
     planned: int | None = view.fabric["pods_per_node"]
     if planned is None and network.attachment in OF_FUNCTION:
-        planned = max((port.get("vfs") or {}).get("count") or 1 for _variant, _node, port in network.members)
+        planned = max(len(pod_vfs(port)) or 1 for _variant, _node, port in network.members)
     if planned is None:
         raise RailyardError(
             "nv-ipam gives each node a block of addresses, and the number is not set",
@@ -375,10 +382,7 @@ def _chain(view: View, network: Network) -> list[Object]:
     """Return the plugins after the first, in order."""
     chain = rdma_plugin(network)
     shares = view.shares(network.sample)
-    sysctl = (network.sample.get("sysctl") or {}) if any(share.version == 4 for share in shares) else {}
-    if sysctl:
-        settings = {"net.ipv4.conf.IFNAME.%s" % key: str(value) for key, value in sorted(sysctl.items())}
-        chain.append({"type": "tuning", "sysctl": settings})
+    chain += tuning(network.sample, shares)
     if any(share.default for share in shares):
         # Without `table`: plugins up to 1.5 do not know the key, and from 1.6 on they then only add rules for a table
         # that stays empty. By default sbr takes the first free table from 100 on and fills it.

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import DEFAULT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import attachment_of
 
 # Required keys of the secret. The README's example has UFM_USER, with which the daemon exits at once.
 UFM_KEYS = ("UFM_USERNAME", "UFM_PASSWORD", "UFM_ADDRESS")
@@ -73,7 +74,7 @@ def secrets(view: View, options: Options) -> list[Secret]:
 
 def _tables(view: View) -> set[tuple[str, ...]]:
     """Return the distinct lists of keys of nodes whose pods have VFs."""
-    ports = [port for node in view.nodes if node["attachment"] == "ib-sriov" for port in node["ports"]]
+    ports = [port for node in view.nodes for port in node["ports"] if attachment_of(node, port) == "ib-sriov"]
     return {tuple(sorted((port.get("ipoib") or {}).get("pkeys") or ())) for port in ports}
 
 

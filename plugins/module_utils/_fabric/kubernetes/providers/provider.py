@@ -108,6 +108,19 @@ class OwnTables(Provider):
         return PodRoutes(versions, port["table"], port["rule_priority"], in_table, routes.in_main)
 
 
+def tuning(port: Port, shares: t.Sequence[Share]) -> list[Object]:
+    """Return the CNI plugin that sets the planned sysctls of a pod's interface, for IPv4.
+
+    ``arp_filter`` requires rules by source, which providers with this plugin make beside a default route only.
+    """
+    of_ipv4 = [share for share in shares if share.version == 4]
+    sysctl = dict(port.get("sysctl") or {}) if of_ipv4 else {}
+    if not any(share.default for share in of_ipv4):
+        sysctl.pop("arp_filter", None)
+    settings = {"net.ipv4.conf.IFNAME.%s" % key: str(value) for key, value in sorted(sysctl.items())}
+    return [{"type": "tuning", "sysctl": settings}] if settings else []
+
+
 def rdma_plugin(network: Network, function: str | None = None) -> list[Object]:
     """Return the CNI plugin that moves the RDMA device into the pod.
 

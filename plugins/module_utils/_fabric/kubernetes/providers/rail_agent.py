@@ -25,9 +25,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     made,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DRA
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE, DRA
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import AGENT, facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import RAILS, RESULTS_MAX
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import role_of
 
 FILE = "/etc/railyard/agent.json"
 API = "resource.k8s.io/v1"
@@ -48,7 +49,7 @@ class RailAgent(OwnTables):
             yield _device_class(view, options, resource)
         if RAILS in rails:
             yield _template(view, options, RAILS, [RAILS])
-        single = [resource for resource in rails if resource != RAILS]
+        single = _single(view, rails)
         if 1 < len(single) <= RESULTS_MAX:
             yield _template(view, options, EACH_RAIL, single, same="slot")
             yield _template(view, options, EACH_RAIL + "-any-slot", single)
@@ -73,6 +74,12 @@ def _rails_by_resource(view: View) -> dict[str, str | None]:
     }
     order = [RAILS, *view.rails]
     return {resource: None if resource == RAILS else resource for resource in order if resource in found}
+
+
+def _single(view: View, resources: t.Iterable[str]) -> list[str]:
+    """Return the resources of single rails from which a job with all GPUs gets its devices."""
+    single = [resource for resource in resources if resource != RAILS]
+    return [resource for resource in single if role_of(view.rails[resource]) == COMPUTE] or single
 
 
 def _device_class(view: View, options: Options, resource: str) -> Object:
@@ -144,7 +151,7 @@ def template_for(view: View, nodes: t.Sequence[Node], units: t.Sequence[str]) ->
         return None
     if units == [view.qualified(RAILS)]:
         return template_name(view, RAILS)
-    single = [resource for resource in _rails_by_resource(view) if resource != RAILS]
+    single = _single(view, _rails_by_resource(view))
     whole = sorted(units) == sorted(map(view.qualified, single)) and 1 < len(single) <= RESULTS_MAX
     return template_name(view, EACH_RAIL) if whole else None
 

@@ -15,7 +15,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     device_plugins,
     partition_keys,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import (
+    Provider,
+    tuning,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     OF_NETDEV,
@@ -25,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     RailSet,
     Share,
     View,
+    compact,
     label_value,
     made,
     stated,
@@ -77,13 +81,17 @@ def _pool(share: Share, node: str | None) -> Object:
 def reserved(view: View) -> t.Iterator[Object]:
     """Yield SpiderReservedIPs: addresses that no pod gets, not even from other pools in the same subnets.
 
-    Only families with pools have one: the values disable others, and the webhook refuses these.
+    Only families with pools have one: the values disable others, and the webhook refuses these. Rails of one network
+    have one in common.
     """
+    listed: list[tuple[t.Any, list[str]]] = []
     for name, rail in view.rails.items():
         taken = [each for ranges in (rail.get("taken") or {}).values() for each in ranges.split(", ")]
         for version in families(view):
             ips = merged(taken, IPV6 if version == 6 else IPV4)
-            if ips:
+            reservation = (rail.get("subnet6" if version == 6 else "subnet"), ips)
+            if ips and reservation not in listed:
+                listed.append(reservation)
                 yield made(
                     API,
                     "SpiderReservedIP",
@@ -152,6 +160,9 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
     else:
         values = {"resourceName": resource, "rdmaIsolation": network.isolated, "mtu": network.mtu, "ippools": ippools}
     spec[section] = stated(values)
+    if "arp_filter" in (network.sample.get("sysctl") or {}):
+        # Of several interfaces in one subnet, the pod would otherwise answer ARP requests through any.
+        spec["chainCNIJsonData"] = [compact(each) for each in tuning(network.sample, view.shares(network.sample))]
     return spec
 
 
@@ -188,8 +199,9 @@ def injection(
 ) -> dict[str, list[tuple[str, str | None]]]:
     """Return network -> the SpiderMultusConfigs that attach it, each with its group (None without one).
 
-    A SpiderMultusConfig can be in one group only. The network itself is in the group of all rails; groups of fewer
-    rails have their own copies. Groups of k rails are consecutive: 1 to k, k+1 to 2k, and so on.
+    A SpiderMultusConfig can be in one group only. The network itself is in the group of all compute rails or of all
+    storage rails; groups of fewer rails have their own copies. Groups of k rails are consecutive: 1 to k, k+1 to 2k,
+    and so on.
 
     :param pools_of: network -> its ``ippools``.
     """
@@ -197,10 +209,10 @@ def injection(
     if not options.injection:
         return made_of
     for rails in view.whole_sets:
-        if not all(pools_of[name] for name in rails.networks):
-            # The webhook refuses a group with a network without pools.
-            continue
         for group, suffix, names in _groups(view, options, rails):
+            if not all(pools_of[name] for name in (rails.storage if names[0] in rails.storage else rails.compute)):
+                # The webhook refuses a group with a network without pools.
+                continue
             for name in names:
                 copies = made_of.setdefault(name, [])
                 # The webhook uses the group as a label's value.
@@ -212,8 +224,10 @@ def _groups(view: View, options: Options, rails: RailSet) -> t.Iterator[tuple[st
     """Yield group, suffix of its copies, and networks."""
     only = len(view.whole_sets) == 1
     kind = "" if only else "-" + rails.name
-    yield "%s%s" % (view.name, kind), "all" + kind, list(rails.networks)
-    bases = list(dict.fromkeys(view.network(name).base for name in rails.networks))
+    yield "%s%s" % (view.name, kind), "all" + kind, list(rails.compute)
+    if rails.storage:
+        yield "%s-storage%s" % (view.name, kind), "storage" + kind, list(rails.storage)
+    bases = list(dict.fromkeys(view.network(name).base for name in rails.compute))
     width = len(str(len(bases)))
     for size in sorted(set(options.injection_groups)):
         if not 1 <= size < len(bases):
@@ -221,7 +235,7 @@ def _groups(view: View, options: Options, rails: RailSet) -> t.Iterator[tuple[st
         for at in range(0, len(bases) - size + 1, size):
             chosen = bases[at : at + size]
             number = "%0*d" % (width, at // size + 1)
-            names = [name for name in rails.networks if view.network(name).base in chosen]
+            names = [name for name in rails.compute if view.network(name).base in chosen]
             yield "%s%s-%dx%s" % (view.name, kind, size, number), "%dx%s%s" % (size, number, kind), names
 
 

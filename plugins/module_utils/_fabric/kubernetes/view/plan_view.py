@@ -15,10 +15,17 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
     EXCLUSIVE,
+    HOST,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    attachment_of,
+    role_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE
 
@@ -46,6 +53,12 @@ LONGEST_LABEL = 63
 OF_NETDEV = tuple(name for name, each in ATTACHMENTS.items() if each.master)
 OF_VF = tuple(name for name, each in ATTACHMENTS.items() if each.vfs)
 OF_FUNCTION = (*OF_VF, "host-device")
+
+
+def pod_vfs(port: Port) -> range:
+    """Return the numbers of a port's VFs that pods get. Other VFs of the port have another owner."""
+    vfs = port.get("vfs") or {}
+    return vf_attributes.numbers(vfs.get("range"), vfs.get("count") or 0) or range(0)
 
 
 @dataclass(frozen=True)
@@ -141,12 +154,15 @@ class Network:
 class RailSet:
     """Nodes with the same networks, which are in rail order. ``nodes``: name -> variant.
 
+    ``compute``: the networks of a job with all GPUs; all if none is of a compute rail. ``storage``: the others.
+
     Nodes of a variant that miss ports are a separate set. It is a ``part`` of a set of the same variant if it has no
     other networks. ``name`` is that of the first variant, with a number if another set has it.
     """
 
     networks: tuple[str, ...]
-    attachment: str
+    compute: tuple[str, ...] = ()
+    storage: tuple[str, ...] = ()
     variants: list[str] = field(default_factory=list)
     nodes: dict[str, str] = field(default_factory=dict)
     name: str = ""
@@ -165,8 +181,16 @@ class View:
         self.fabric: t.Mapping[str, t.Any] = document["fabric"]
         self.name: str = self.fabric["name"]
         self.provider: str = self.fabric["provider"]
-        self.nodes: t.Sequence[Node] = document["nodes"]
         self.rails: dict[str, t.Mapping[str, t.Any]] = {rail["name"]: rail for rail in document["rails"]}
+        self.nodes: t.Sequence[Node] = document["nodes"]
+        # Rails of the node's own processes beside rails for pods: the cluster has nothing of them.
+        hidden = [name for name, rail in self.rails.items() if rail.get("attachment") == HOST]
+        if hidden:
+            for name in hidden:
+                del self.rails[name]
+            self.nodes = [
+                dict(node, ports=[port for port in node["ports"] if port["rail"] in self.rails]) for node in self.nodes
+            ]
         self.namespace: str = self.fabric["namespace"]
         self.prefix: str = self.fabric["resource_prefix"]
         self._labels = {MANAGED_BY: MANAGER, PART_OF: MANAGER, FABRIC: self.name}
@@ -247,16 +271,19 @@ class View:
     def _read(self) -> None:
         sets: dict[tuple[str, ...], RailSet] = {}
         for node in self.nodes:
-            names = []
+            names, compute = [], []
             for port in node["ports"]:
                 name = _network_name(node, port)
                 if name is None:
-                    continue  # without Kubernetes, ports have no networks
+                    continue  # a port of a rail without pods has no network
                 self._add(name, node, port)
                 names.append(name)
+                if role_of(port) == COMPUTE:
+                    compute.append(name)
             key = tuple(names)
             if key and key not in sets:
-                sets[key] = RailSet(key, node["attachment"])
+                chosen = tuple(compute) or key
+                sets[key] = RailSet(key, chosen, tuple(name for name in names if name not in chosen))
             variant = self._variants[node["name"]]
             if not key:
                 continue
@@ -271,7 +298,7 @@ class View:
             each.part = any(each.shares(other) and set(each.networks) < set(other.networks) for other in self.sets)
 
     def _add(self, name: str, node: Node, port: Port) -> None:
-        names = port["names"]
+        names, attachment = port["names"], attachment_of(node, port)
         network = self._networks.get(name)
         if network is None:
             network = self._networks[name] = Network(
@@ -279,16 +306,16 @@ class View:
                 port["rail"],
                 port["base"],
                 port["number"],
-                node["attachment"],
+                attachment,
                 node["rdma_mode"],
                 names["resource"],
                 names["interface"],
                 self.rails[port["rail"]]["mode"],
             )
-        elif (network.rail, network.attachment) != (port["rail"], node["attachment"]):
+        elif (network.rail, network.attachment) != (port["rail"], attachment):
             raise RailyardError(
                 "network %s is %s of rail %s, and on node %s %s of rail %s"
-                % (network.name, network.attachment, network.rail, node["name"], node["attachment"], port["rail"]),
+                % (network.name, network.attachment, network.rail, node["name"], attachment, port["rail"]),
                 "names.network",
                 "let the template distinguish them: {rail}-{attachment}",
             )
@@ -312,12 +339,12 @@ class View:
 
 
 def _network_name(node: Node, port: Port) -> str | None:
-    """Return the name of a port's network; None without Kubernetes.
+    """Return the name of a port's network; None for a rail without pods.
 
     Networks of the agent have no object. Their name consists of rail and attachment.
     """
     names = port["names"]
-    slots = "%s-%s" % (names["resource"], node["attachment"]) if names["resource"] else None
+    slots = "%s-%s" % (names["resource"], attachment_of(node, port)) if names["resource"] else None
     return names["network"] or slots
 
 
@@ -328,7 +355,8 @@ class _Kind:
     name: str
     attachment: str
     rdma_mode: str
-    counts: dict[str, int | None]
+    # rail -> the number of VFs of its port, and the numbers of those for pods
+    counts: dict[str, tuple[int, range] | None]
 
     def takes(self, other: _Kind) -> bool:
         """Return whether the other's nodes are of this kind. Rails that only one of them has are ignored."""
@@ -349,7 +377,7 @@ def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
         if kind is None:
             name = "-".join((profile, *groups)).replace("_", "-")
             kind = kinds[profile, groups] = _Kind(name, node["attachment"], node["rdma_mode"], {})
-        kind.counts.update((port["rail"], (port["vfs"] or {}).get("count")) for port in node["ports"])
+        kind.counts.update((port["rail"], _vf_numbers(port)) for port in node["ports"])
     names: dict[tuple[str, tuple[str, ...]], str] = {}
     variants: dict[str, list[_Kind]] = {}
     taken = {profile for profile, _groups in kinds}
@@ -364,6 +392,10 @@ def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
         same.counts.update(kind.counts)
         names[profile, groups] = same.name
     return {node["name"]: names[node["profile"], tuple(node["groups"])] for node in nodes}
+
+
+def _vf_numbers(port: Port) -> tuple[int, range] | None:
+    return (port["vfs"]["count"], pod_vfs(port)) if port["vfs"] else None
 
 
 def _unused_name(name: str, taken: set[str]) -> str:

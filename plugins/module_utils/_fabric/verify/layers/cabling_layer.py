@@ -8,7 +8,12 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, rails_of_network
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    functions,
+    link_layer_of,
+    rails_of_network,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 
 Place = t.Tuple[str, str]
@@ -30,16 +35,16 @@ def cabling(run: Run) -> None:
             place = (report.name, port["rail"])
             ports[place] = port
             netdevs = [nic["netdev"] for nic in live.functions(port)] if port.get("lower") else [live.netdev(port)]
-            found = {netdev: rows[netdev] for netdev in netdevs if netdev in rows}
-            if not found or len(found) < len(functions(port)):
-                mute += 1
-            elif len(found) == 1:
+            found = {netdev: rows[netdev] for netdev in netdevs if netdev and netdev in rows}
+            if len(found) == 1 and len(functions(port)) == 1:
                 heard.update((place, row) for row in found.values())
-            else:
+            elif len(found) > 1:
                 bonds[place] = found
+            elif link_layer_of(run.fabric, port) != INFINIBAND:
+                mute += 1
     networks = rails_of_network(run.fabric)
     only_lldp = "; on one network for several rails, only LLDP shows swapped cables" if networks else ""
-    if not heard and not bonds and run.fabric["link_layer"] == "infiniband":
+    if not heard and not bonds and all(link_layer_of(run.fabric, port) == INFINIBAND for port in ports.values()):
         run.why_not["cabling"] = "InfiniBand has no LLDP: run ibnetdiscover on a node to see the cabling"
         return
     if not heard and not bonds:

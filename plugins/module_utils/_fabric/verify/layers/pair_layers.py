@@ -9,7 +9,11 @@ import collections
 import statistics
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import rails_of_network
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    link_layer_of,
+    rails_of_network,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, device_name
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
@@ -302,7 +306,7 @@ def _cause(run: Run, probe: Probe) -> str | None:
     """Return the likely cause of a failed transfer, if it is not that of the code."""
     if probe.transfer.get("gpu"):
         return _GPU_CAUSE
-    return _IB_CAUSE if run.fabric["link_layer"] == "infiniband" else None
+    return _IB_CAUSE if link_layer_of(run.fabric, run.port(probe.client, probe.rail)) == INFINIBAND else None
 
 
 def expected_gbits(run: Run, node: str, rail: str) -> float | None:

@@ -8,7 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import attachment_of, functions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    attachment_of,
+    functions,
+    has_interface,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import (
     Live,
     device_name,
@@ -68,7 +72,7 @@ def _nic(run: Run, report: NodeReport, port: Row, function: t.Mapping[str, t.Any
         run.fail("RV201", report.name, port["rail"], "NIC", expected=expected, found=found, cause=cause)
     elif not nic["driver"]:
         run.fail("RV202", report.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
-    elif not nic["netdev"]:
+    elif not nic["netdev"] and has_interface(port):
         _gone(run, report, port, function, nic)
     else:
         _port(run, report, port, function, nic, live)
@@ -188,7 +192,13 @@ def link(run: Run) -> None:
     """
     for report, port in run.ports("link"):
         live = report.live
-        if not live.part("nics") or not link_layer(run, report, port) or not interface(run, report, port):
+        if not live.part("nics") or not link_layer(run, report, port):
+            continue
+        if not has_interface(port):
+            if live.nic(port) is not None:
+                _device(run, report, port, live)
+            continue
+        if not interface(run, report, port):
             continue
         row = live.interface(port)
         if row is None or not row["netdev"]:
