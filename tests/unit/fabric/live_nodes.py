@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import NodeInfo
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 
 Row = t.Dict[str, t.Any]
 # A VF's attributes that are not set.
@@ -40,7 +41,9 @@ def nodes_of(plan: Plan) -> list[NodeInfo]:
 def result(node: Row, layer: str) -> Row:
     """One node, from ``railyard_node``."""
     gpus = _gpus(node)
-    nics = [_nic(node, port, layer) for port in node["ports"]]
+    nics = [nic for port in node["ports"] for nic in _nics(node, port, layer)]
+    # VLANs of one function or bond have it in common
+    nics = list({(nic["pci"], nic["netdev"]): nic for nic in nics}.values())
     nics += [_other(other) for other in node["other_ports"]]
     nics.append(
         dict(_bare(MANAGEMENT, "eno1"), vendor="8086", device="1563", speed=10000, management_path="eno1 carries this")
@@ -48,7 +51,8 @@ def result(node: Row, layer: str) -> Row:
     return {
         "system": {"rdma_mode": node["rdma_mode"]},
         "nics": sorted(nics, key=lambda nic: nic["pci"]),
-        "rdma": [row for port in node["ports"] for row in _rdma(port, _pci(port), layer)],
+        "interfaces": list({row["netdev"]: row for port in node["ports"] for row in _interfaces(port)}.values()),
+        "rdma": list({row["device"]: row for port in node["ports"] for row in _rdma(port, _pci(port), layer)}.values()),
         "gpus": [_gpu(number, pci, gpus, node) for number, pci in sorted(gpus.items())],
         "vfs": [row for port in node["ports"] for row in _vfs(port)],
         "ip": _ip(node["ports"]),
@@ -56,8 +60,8 @@ def result(node: Row, layer: str) -> Row:
 
 
 def _pci(port: Row) -> str:
-    """A port that the plan knows by its slot has some address."""
-    return port["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
+    """The first function. A port that the plan knows by its slot has some address."""
+    return functions(port)[0]["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
 
 
 def _gpus(node: Row) -> dict[int, str]:
@@ -114,6 +118,64 @@ def _nic(node: Row, port: Row, layer: str) -> Row:
     )
 
 
+def _nics(node: Row, port: Row, layer: str) -> list[Row]:
+    """The functions of a port. A driver with LAG has one RDMA device, on the first member."""
+    if not port.get("lower"):
+        return [_nic(node, port, layer)]
+    bond = port["lower"]["bond"]
+    return [
+        dict(
+            _nic(node, dict(port, pci=each["pci"], netdev=_name(each), match=each["match"], lower=None), layer),
+            master=bond["name"] if bond else None,
+            **({"rdma": []} if at else {}),
+        )
+        for at, each in enumerate(functions(port))
+    ]
+
+
+def _name(function: Row) -> str:
+    """A function without a planned name has that of the kernel."""
+    return function["netdev"] or "ens%sf%s" % (int(function["pci"][5:7], 16), function["pci"][-1])
+
+
+def _interfaces(port: Row) -> list[Row]:
+    """The bond and the VLAN of a port, in this order."""
+    lower = port.get("lower")
+    if not lower:
+        return []
+    members = [_name(each) for each in functions(port)]
+    common = {
+        "functions": [each["pci"] for each in functions(port)],
+        "master": None,
+        "mac": None,
+        "mtu": port["mtu"],
+        "up": True,
+        "operstate": "up",
+        "carrier": True,
+        "management_path": None,
+        "managed": port.get("managed", True),
+    }
+    device = port["rdma"]["name"]
+    found = []
+    if lower["bond"]:
+        planned = lower["bond"]
+        partner = "02:00:00:00:aa:01" if planned["mode"] == "802.3ad" else None
+        aggregator = 1 if partner else None
+        row = {"state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner, "permanent_mac": None}
+        state = {
+            **{key: planned[key] for key in ("mode", "hash_policy", "lacp_rate", "primary", "min_links")},
+            **{"miimon": 100, "active": None, "aggregator": aggregator, "partner_mac": partner},
+            "members": [dict(row, netdev=each) for each in members],
+        }
+        found.append(
+            dict(common, netdev=planned["name"], kind="bond", lower=members, vlan=None, rdma=[device], bond=state)
+        )
+    if lower["vlan"]:
+        own = {"netdev": port["netdev"], "kind": "vlan", "lower": [lower["parent"]], "vlan": lower["vlan"]}
+        found.append(dict(common, **own, rdma=[], bond=None))
+    return found
+
+
 def _other(other: Row) -> Row:
     return dict(_bare(other["pci"], other["netdev"]), device="101d", speed=100000, rdma=["mlx5_77"])
 
@@ -122,7 +184,9 @@ def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
     row = {"device": device, "port": 1, "type": port["rdma"]["type"], "rate": 100.0}
     row["link_layer"] = port.get("link_layer") or layer
-    return [dict(row, netdev=port["netdev"], pci=pci)]
+    # a driver with LAG reports a member as the netdev of the device
+    lower = port.get("lower")
+    return [dict(row, netdev=_name(functions(port)[0]) if lower else port["netdev"], pci=pci)]
 
 
 def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:

@@ -85,7 +85,27 @@ def of(outcome: Outcome, code: str) -> list[discover_findings.DiscoverFinding]:
     return [finding for finding in outcome.findings if finding.code == code]
 
 
-@pytest.mark.parametrize("name", WORKED)
+# The inventory with two VLANs of one bond, of which discovery proposes the first and reports the other.
+SEVERAL_VLANS = "vlan-roce"
+
+
+def test_discovery_reports_a_further_vlan_of_a_bond() -> None:
+    plan = plan_of(SEVERAL_VLANS)
+    outcome = run(live_nodes.nodes_of(plan), options_of(plan))
+    (finding,) = of(outcome, "DS215")
+    assert "bond0.202" in finding.message
+    before, after = (each.document()["nodes"] for each in (plan, planned(outcome.text)))
+    for one, other in zip(before, after):
+        ports = {port["rail"]: port for port in one["ports"] if port["rail"] != "stor2"}
+        assert list(ports) == [port["rail"] for port in other["ports"]]
+        for port in other["ports"]:
+            for key in ("netdev", "address", "rdma", "mtu", "gpus"):
+                assert port[key] == ports[port["rail"]][key], key
+            for key in ("vlan", "parent"):
+                assert port["lower"][key] == ports[port["rail"]]["lower"][key]
+
+
+@pytest.mark.parametrize("name", [name for name in WORKED if name != SEVERAL_VLANS])
 def test_discovery_of_a_worked_inventory_gives_the_same_plan(name: str) -> None:
     plan = plan_of(name)
     infos = live_nodes.nodes_of(plan)
