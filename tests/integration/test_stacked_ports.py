@@ -176,6 +176,10 @@ def test_a_bond_of_others_is_adopted_or_refused(guest: Node) -> None:
     assert ("bond0", "interface") not in [(each["subject"], each["attribute"]) for each in changes]
     guest.module("rail_ports", state="absent")
     assert "bond0" in links(guest) and "bond0.100" not in links(guest)
+    # nothing is created, so that the back-end learns of the bond only by its file
+    converged(guest, [port(1, "bond0", below(ACTIVE_BACKUP))])
+    guest.module("rail_ports", state="absent")
+    assert "bond0" in links(guest)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("bridge", marks=pytest.mark.long), "vrf table 999"])
