@@ -183,18 +183,22 @@ def test_settings_of_bonds_are_kept_and_a_bond_of_railyard_is_managed() -> None:
     }
 
 
-def test_names_of_members_that_differ_are_not_written() -> None:
+def test_names_of_members_that_differ_are_findings() -> None:
     template = two_bonds(mode="active-backup", hash_policy=None, lacp_rate=None)
     for at, row in enumerate(template["interfaces"], 1):
         row["bond"]["primary"] = "ens%df0np0" % at
-    infos = nodes(template, of_bonds)
-    text = json.dumps(infos[1].result).replace("ens1f", "eth1f")
-    infos[1] = infos[1]._replace(result=json.loads(text))
-    _outcome, file = discovered(infos)
-    port = file["profiles"]["server"]["ports"]["gpu01"]
-    assert (
-        port["bond"]["members"] == [{"pci": "0000:18:00.0"}, {"pci": "0000:18:00.1"}] and "primary" not in port["bond"]
-    )
+    infos = nodes(template, of_bonds, 3)
+    infos[1] = infos[1]._replace(result=json.loads(json.dumps(infos[1].result).replace("ens1f", "eth1f")))
+    outcome, file = discovered(infos)
+    bond = file["profiles"]["server"]["ports"]["gpu01"]["bond"]
+    assert [member["netdev"] for member in bond["members"]] == ["ens1f0np0", "ens1f1np1"]
+    assert bond["primary"] == "ens1f0np0"
+    found = [(each.nodes, each.message) for each in outcome.findings if each.code == "DS405"]
+    assert found == [
+        (("ai-2",), "0000:18:00.%d, a member of bond0, does not have the name ens1f%dnp%d" % (at, at, at))
+        for at in range(2)
+    ]
+    assert "DS408" not in codes(outcome)
 
 
 def test_a_node_with_another_bond_is_a_finding() -> None:
@@ -363,7 +367,7 @@ def of_planes(number: int) -> Row:
 
 @pytest.mark.parametrize("name", ["mlx5_0", "roce_r1"])
 def test_planes_that_share_a_device_have_the_numbers_of_its_ports(name: str) -> None:
-    outcome, file = proposed(nodes(planes(name), of_planes))
+    outcome, file = discovered(nodes(planes(name), of_planes))
     ports = file["profiles"]["server"]["ports"]
     assert {rail: (port["netdev"], port["rdma"]) for rail, port in ports.items()} == {
         "gpu01p%d" % (at + 1): ("eth_r1_p%d" % at, "%s:%d" % (name, 3 * at + 3)) for at in range(4)
@@ -377,7 +381,7 @@ def test_nodes_with_other_names_of_a_shared_device_get_none() -> None:
     for row in infos[1].result["rdma"]:
         row["device"] = "mlx5_7"
     infos[1].result["nics"][0]["rdma"] = ["mlx5_7"]
-    _outcome, file = proposed(infos)
+    _outcome, file = discovered(infos)
     assert not any("rdma" in port for port in file["profiles"]["server"]["ports"].values())
 
 
@@ -387,7 +391,7 @@ def test_a_device_with_a_port_for_each_rail() -> None:
     devices = [device("roce0", "0000:18:00.0", "eth%d" % at, at + 1) for at in range(4)]
     template = info(nics, devices, (), [[row["pci"]] for row in nics])
     infos = nodes(template, lambda number: {"eth%d" % at: "172.16.%d.%d/24" % (at, number) for at in range(4)})
-    _outcome, file = proposed(infos)
+    _outcome, file = discovered(infos)
     assert [port["rdma"] for port in file["profiles"]["server"]["ports"].values()] == [
         *("roce0:1", "roce0:2", "roce0:3", "roce0:4"),
     ]
@@ -399,7 +403,7 @@ def test_two_netdevs_on_a_function_are_two_ports() -> None:
     devices = [device("mlx4_0", "0000:18:00.0", "ens1", 1), device("mlx4_0", "0000:18:00.0", "ens1d1", 2)]
     template = info(nics, devices, (), [["0000:18:00.0"]])
     infos = nodes(template, lambda number: {"ens1": "172.16.1.%d/24" % number, "ens1d1": "172.16.2.%d/24" % number})
-    outcome, file = proposed(infos)
+    outcome, file = discovered(infos)
     assert list(file["profiles"]["server"]["ports"].values()) == [
         {"netdev": "ens1", "rdma": "mlx4_0:1", "gpu": 0},
         {"netdev": "ens1d1", "rdma": "mlx4_0:2", "gpu": 0},

@@ -165,15 +165,15 @@ def _nearest(members: t.Iterable[Nic]) -> dict[int, str]:
     return found
 
 
-def _bond(name: str, own: Row, members: t.Iterable[Nic]) -> Bond:
-    """Return the settings of a bond that differ from the defaults, with its mode."""
+def _bond(name: str, own: Row, members: t.Sequence[Nic]) -> Bond:
+    """Return the settings of a bond that differ from the defaults, with its mode. Its primary is a PCI address."""
     hash_policy, rate = own.get("hash_policy"), own.get("lacp_rate")
     return Bond(
         name=name,
         mode=own.get("mode"),
         hash_policy=hash_policy if hash_policy != HASH_POLICIES[0] else None,
         lacp_rate=rate if rate != LACP_RATES[0] else None,
-        primary=own.get("primary"),
+        primary=next((nic.pci for nic in members if own.get("primary") and nic.netdev == own["primary"]), None),
         min_links=own.get("min_links") or None,
         members=tuple([Member(pci=nic.pci) for nic in members]),
     )

@@ -50,7 +50,7 @@ class Nic:
     :param routed: whether it has a default route in the main table, also one that was not configured.
     :param table, priority: of the routing table that rules select.
     :param only_netdev: whether only the netdev identifies it, because its function has several.
-    :param bond: without the names of its members, in which nodes may differ.
+    :param bond: without the names of its members, in which nodes may differ; its primary is a PCI address.
     :param members: the functions of the bond.
     :param parent: the netdev below the VLAN.
     :param managed: whether Railyard has made its bond and VLAN.
