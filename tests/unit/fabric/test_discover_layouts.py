@@ -249,28 +249,49 @@ def test_vlans_on_functions_and_a_name_of_its_own() -> None:
     assert "DS215" not in codes(outcome)
 
 
-def test_further_vlans_on_a_port_are_named() -> None:
+def further_vlans(number: int) -> Row:
+    return {
+        "ens1np0.100": "172.16.1.%d/24" % number,
+        "ens1np0.200": "172.18.1.%d/24" % number,
+        "ens2np0": "172.16.2.%d/24" % number,
+        "ens2np0.300": "172.18.2.%d/24" % number,
+    }
+
+
+def on_two_ports() -> Row:
     template = plain()
     template["interfaces"] = [
         interface("ens1np0.200", "vlan", ["ens1np0"], vlan=200),
         interface("ens1np0.100", "vlan", ["ens1np0"], vlan=100),
         interface("ens2np0.300", "vlan", ["ens2np0"], vlan=300),
     ]
+    return template
 
-    def addresses(number: int) -> Row:
-        return {
-            "ens1np0.100": "172.16.1.%d/24" % number,
-            "ens1np0.200": "172.18.1.%d/24" % number,
-            "ens2np0": "172.16.2.%d/24" % number,
-            "ens2np0.300": "172.18.2.%d/24" % number,
-        }
 
-    outcome, file = discovered(nodes(template, addresses))
+def test_further_vlans_on_a_port_are_storage_rails() -> None:
+    outcome, file = discovered(nodes(on_two_ports(), further_vlans))
     ports = file["profiles"]["server"]["ports"]
-    assert ports["gpu01"]["vlan"] == 100 and "vlan" not in ports["gpu02"]
+    assert {rail: (port["netdev"], port.get("vlan"), port.get("gpu")) for rail, port in ports.items()} == {
+        "gpu01": ("ens1np0", 100, 0),
+        "gpu02": ("ens2np0", None, 1),
+        "stor1": ("ens1np0", 200, None),
+        "stor2": ("ens2np0", 300, None),
+    }
+    # the number of a port is only needed if a device has several
+    assert not any("rdma" in port for port in ports.values())
+    assert list(file["profiles"]["server"]["other_ports"]) == ["eno1"]
+
+
+def test_further_vlans_without_rdma_are_named() -> None:
+    template = on_two_ports()
+    for row in template["nics"]:
+        row["rdma"] = []
+    template["rdma"] = []
+    outcome, file = proposed(nodes(template, further_vlans))
+    assert list(file["profiles"]["server"]["ports"]) == ["gpu01", "gpu02"]
     assert of(outcome, "DS215") == [
-        "ens1np0.200 is another VLAN with addresses on ens1np0, the interface of a port",
-        "ens2np0.300 is another VLAN with addresses on ens2np0, the interface of a port",
+        "ens1np0.200 is another VLAN with addresses on ens1np0",
+        "ens2np0.300 is another VLAN with addresses on ens2np0",
     ]
 
 

@@ -122,8 +122,9 @@ class Interfaces:
         self._ports[port.key] = self.by_netdev[name] = port
 
     def ports(self, node: str, findings: Findings) -> dict[str, Nic]:
-        """Return the ports by their keys. A VLAN with addresses is the interface of a port that has none itself.
+        """Return the ports by their keys.
 
+        A VLAN with addresses is the interface of a port without addresses. Further VLANs with addresses are further ports.
         Call it when addresses and neighbours are known.
         """
         chosen = dict(self._ports)
@@ -133,9 +134,8 @@ class Interfaces:
             if base is not None and addressed and not (base.addresses or base.leased):
                 chosen[key] = addressed.pop(0)
             for nic in addressed:
-                message = "%s is another VLAN with addresses on %s, the interface of a port" % (nic.netdev, nic.parent)
-                remedy = "add a rail with this VLAN if the plan must contain it; it stays as it is otherwise"
-                findings.add("DS215", ("profiles",), message, remedy, [node])
+                nic.key, nic.further, nic.vfs = "%s %s" % (nic.pci, nic.netdev), True, []
+                chosen[nic.key] = nic
         for port in chosen.values():
             bond = port.parent or port.netdev
             if any(nic.vfs for nic in port.members) and not port.obstacle:
