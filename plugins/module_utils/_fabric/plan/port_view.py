@@ -121,3 +121,22 @@ def agent_lower(port: Values) -> dict[str, t.Any]:
         "bond": bond["name"] if bond else None,
         "functions": [function["pci"] for function in lower["functions"]],
     }
+
+
+def rails_of_network(fabric: Values) -> dict[str, list[str]]:
+    """Return rail -> the other rails of the same network, for rails that share their network.
+
+    :param fabric: ``railyard_fabric``.
+    """
+    groups: dict[str, list[str]] = {}
+    for rail, subnets in fabric["subnets"].items():
+        if subnets["mode"] in ("subnet", "block"):
+            for key in ("subnet", "subnet6"):
+                if subnets[key]:
+                    groups.setdefault(subnets[key], []).append(rail)
+    others: dict[str, list[str]] = {}
+    for rails in groups.values():
+        for rail in rails if len(rails) > 1 else ():
+            known = others.setdefault(rail, [])
+            known += [each for each in rails if each != rail and each not in known]
+    return others
