@@ -48,6 +48,14 @@ def drafts(facts: Facts, found: Found) -> list[Draft]:
     _add_pools(rails, facts, found)
     rails = _numbered(rails)
     rails = _completed(rails)
+    for device in facts.devices if len(rails) > 1 else ():
+        if not device.netdevs and not device.pci:
+            message = "%s selects the ports of all %d rails: a pod gets any or all of them" % (
+                shown(device.resource),
+                len(rails),
+            )
+            remedy = "give the port of each rail a resource of its own"
+            found.add(import_rules.ONE_RESOURCE, device.place, message, remedy, "a resource for each rail")
     if len(rails) > MAX_RAILS:
         message = "these manifests describe %d rails; the limit is %d" % (len(rails), MAX_RAILS)
         remedy = "give the manifests of one cluster"

@@ -155,7 +155,7 @@ def _cut_pods(draft: Draft, rail: Addressed, addresses: t.Mapping[str, int], fou
     message = "ports have the addresses %s, which the pool of %s can give to pods" % (texts, shown(draft.label))
     remedy = "exclude them from the pool now, before a pod gets one"
     found.add(import_rules.HOST_IN_PODS, draft.place, message, remedy, "pods without them")
-    rail.pods = without(rail.pods, [Range(in_pods[0], in_pods[-1], bits)])
+    rail.pods = without(rail.pods, [single(address, bits) for address in in_pods])
 
 
 def _free(rail: Addressed, addresses: t.Mapping[str, int], facts: Facts) -> list[Range]:

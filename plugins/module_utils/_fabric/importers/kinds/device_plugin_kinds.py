@@ -156,7 +156,7 @@ def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix:
         )
     netdevs = netdevs or fields.texts("devices")
     if not netdevs:
-        others = [key for key in _SELECTORS if fields.has("selectors." + key)]
+        others = [key for key in _SELECTORS if fields.texts("selectors." + key)]
         message = "the resource %s selects no port by ifNames" % shown(name)
         if others:
             message += ", but every port by %s: its rails cannot be distinguished" % ", ".join(others)

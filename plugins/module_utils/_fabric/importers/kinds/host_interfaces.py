@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.node_selectors import Selector
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.node_selectors import ALL, Selector
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import NODE, pci
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence, Value
@@ -73,6 +73,8 @@ def nodes_of_file(path: str, facts: Facts) -> Selector:
     for text in (name, stem, *(stem[len(prefix) :] for prefix in ("netplan-", "nmstate-", "ifcfg-")), *folders[::-1]):
         if text in known:
             return node_selectors.of_names([text])
+    if facts.node_indexes:
+        return ALL
     own = [each for each in folders[::-1] if each.lower() not in _FOLDERS and NODE.match(each) and each[-1:].isdigit()]
     return node_selectors.of_names(own[:1])
 
