@@ -344,6 +344,33 @@ def test_any_selector_separates_objects(form: str) -> None:
     assert len(data(outcome)["profiles"]) == 2 and len(data(outcome)["rails"]) == 2, outcome.text
 
 
+def test_pools_for_different_nodes_are_not_one_pool() -> None:
+    documents = []
+    for rack, third in (("a", 1), ("b", 2)):
+        terms = [{"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}]
+        spec = {"subnet": "172.16.%d.0/24" % third, "perNodeBlockSize": 16, "gateway": "172.16.%d.254" % third}
+        spec["nodeSelector"] = {"nodeSelectorTerms": terms}
+        documents.append(made("nv-ipam.nvidia.com/v1alpha1", "IPPool", "rail1-" + rack, **spec))
+        ipam = '{"type": "nv-ipam", "poolName": "rail1-%s"}' % rack
+        documents.append(made(OPERATOR, "MacvlanNetwork", "rail1-" + rack, master="ens1np0", mtu=9000, ipam=ipam))
+    outcome = imported(documents)
+    (text,) = texts(outcome, "IM308")
+    assert "rail1-a (rack=a) and rail1-b (rack=b) of one rail are for different nodes" in text
+    assert "IM510" not in codes(outcome)
+
+
+def test_one_network_numbered_by_node() -> None:
+    entries = [{"resourceName": "rail%d" % rail, "selectors": {"pfNames": ["gpu0%d" % rail]}} for rail in (1, 2)]
+    documents = [made(OPERATOR, "HostDeviceNetwork", "rail%d" % rail, resourceName="rail%d" % rail) for rail in (1, 2)]
+    documents.append(cluster_policy(*entries, key="resourceList"))
+    for node, rail in itertools.product((1, 2), (1, 2)):
+        address = "10.248.0.%d" % ((node - 1) * 2 + rail)
+        documents.append(nmstate("ai-%d" % node, "gpu0%d" % rail, address, prefix=16))
+    outcome = imported(documents)
+    assert data(outcome)["rails"]["rail02"]["numbering"] == "node" and not errors(outcome)
+    assert addresses(outcome) == {"ai-1": ["10.248.0.1", "10.248.0.2"], "ai-2": ["10.248.0.3", "10.248.0.4"]}
+
+
 def test_overlapping_selectors_are_still_compared() -> None:
     documents = [
         policy("rail1", ["eth1"], "rail1", nodeSelector={"node.model": "a"}),
@@ -491,7 +518,8 @@ def test_the_parts_of_two_owners_are_not_counted_twice() -> None:
     ],
 )
 def test_vfs_that_the_plan_would_take_from_another_owner_are_errors(documents: list[Document]) -> None:
-    assert "IM519" in errors(imported(documents))
+    outcome = imported(documents)
+    assert "IM519" in errors(outcome) and "# DECIDE: which VFs have another owner" in outcome.text
 
 
 def test_a_part_in_the_device_plugins_configuration() -> None:

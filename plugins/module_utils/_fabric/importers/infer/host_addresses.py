@@ -285,15 +285,19 @@ def _set_hosts(stated: t.Sequence[Stated], indexes: t.Mapping[str, int], nodes: 
         base = _base(each, indexes)
         part = _part(each, base) if base is not None else None
         if part is not None and base is not None and not _mismatches([each], indexes):
-            each.rail.hosts = [Range(base, min(part.last, base + _MOST), part.bits)]
+            each.rail.hosts = [Range(base, _end(part, base), part.bits)]
         elif indexes == _from_addresses([each]):
             each.rail.hosts = _parts(each)
         elif part is not None and base is not None:
-            each.rail.hosts = [Range(base, min(part.last, base + _MOST), part.bits)]
+            each.rail.hosts = [Range(base, _end(part, base), part.bits)]
 
 
-# Addresses for ports: an IPv6 network is too large to use all of it.
+# Addresses for ports of an IPv6 network, which is too large to use all of it.
 _MOST = 8191
+
+
+def _end(part: Range, base: int) -> int:
+    return part.last if part.bits == IPV4 else min(part.last, base + _MOST)
 
 
 def _in_prefixes(
