@@ -112,11 +112,22 @@ def _networkd(node: str, netdev: str, address: str) -> dict[str, str]:
     return {"%s/etc/systemd/network/10-rail.network" % node: text}
 
 
+def _cloud_init(node: str, netdev: str, address: str) -> dict[str, str]:
+    subnets = "subnets: [{type: static, address: %s, netmask: 255.255.255.0}]" % address
+    text = "version: 1\nconfig:\n  - {type: physical, name: %s, mtu: 9000, %s}\n" % (netdev, subnets)
+    return {"%s/network-config.yaml" % node: text}
+
+
+def _cloud_init_2(node: str, netdev: str, address: str) -> dict[str, str]:
+    text = "version: 2\nethernets:\n  nic0:\n    set-name: %s\n    match: {macaddress: 'b8:3f:d2:00:00:01'}\n"
+    return {"%s/network-config.yaml" % node: text % netdev + "    addresses: [%s/24]\n" % address}
+
+
 def _plain_nmstate(node: str, netdev: str, address: str) -> dict[str, str]:
     return {"%s.yml" % node: yaml_text.dump_all([nmstate(node, netdev, address)["spec"]["desiredState"]])}
 
 
-SOURCES = (_netplan, _ifcfg, _keyfile, _networkd, _plain_nmstate)
+SOURCES = (_netplan, _ifcfg, _keyfile, _networkd, _plain_nmstate, _cloud_init, _cloud_init_2)
 
 
 @pytest.mark.parametrize("source", ["policy", *SOURCES])
@@ -342,6 +353,19 @@ def test_any_selector_separates_objects(form: str) -> None:
     outcome = imported(documents)
     assert not codes(outcome) & {"IM406", "IM408"} and "IM516" in codes(outcome)
     assert len(data(outcome)["profiles"]) == 2 and len(data(outcome)["rails"]) == 2, outcome.text
+
+
+def test_configurations_of_daemon_sets_are_for_their_nodes() -> None:
+    documents = [macvlan(1, "eth1"), macvlan(2, "eth2")]
+    for model, netdevs in (("a", ("eth1", "eth2")), ("b", ("eth2", "eth4"))):
+        entries = [shared("rail%d" % rail, name, "ether") for rail, name in enumerate(netdevs, 1)]
+        config = {"config.json": json.dumps({"configList": entries})}
+        documents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "of-" + model}, "data": config})
+        pod = {"nodeSelector": {"node.model": model}, "volumes": [{"name": "c", "configMap": {"name": "of-" + model}}]}
+        documents.append(made("apps/v1", "DaemonSet", "plugin-" + model, template={"spec": pod}))
+    outcome = imported(documents)
+    assert list(data(outcome)["profiles"]) == ["server-a", "server-b"] and len(data(outcome)["rails"]) == 2
+    assert not codes(outcome) & {"IM406", "IM408"} and "IM516" in errors(outcome)
 
 
 def test_pools_for_different_nodes_are_not_one_pool() -> None:

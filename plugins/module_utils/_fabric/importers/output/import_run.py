@@ -230,6 +230,9 @@ def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None
     group = version.rpartition("/")[0]
     reader = _reader_of(manifest, group, kind, found) if kind else _kindless
     before = facts.manifests
+    if kind == "DaemonSet":
+        # the rest of it is not imported
+        device_plugin_kinds.daemon_set(manifest, facts, found)
     if reader is not None:
         facts.manifests += 1
         reader(manifest, facts, found)
