@@ -15,8 +15,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-# Endings of files in a directory that may contain manifests. A file that is given itself may have any name.
+# Endings of files in a directory that may contain manifests or configure interfaces. A file that is given itself may
+# have any name.
 _SUFFIXES = (".yml", ".yaml", ".json", ".md", ".markdown", ".txt", ".rst", ".adoc", ".sh")
+_INTERFACES = (".network", ".netdev", ".nmconnection")
 _COMMA = re.compile(r",(?![^\[]*\])\s*|\s+")
 
 
@@ -74,7 +76,8 @@ def _inside(directory: str) -> t.Iterator[str]:
     for folder, folders, names in os.walk(directory):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if name.lower().endswith(_SUFFIXES) and not name.startswith("."):
+            known = name.lower().endswith((*_SUFFIXES, *_INTERFACES)) or name.startswith("ifcfg-")
+            if known and not name.startswith("."):
                 yield os.path.join(folder, name)
 
 

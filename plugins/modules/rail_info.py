@@ -177,6 +177,7 @@ interfaces:
     - C(lower) are the netdevs that it is directly built on, C(functions) the PCI functions of all ports below it.
     - C(rdma) are the RDMA devices of these functions, and soft RDMA devices of it and of the netdevs below it.
     - C(vlan) is the ID of a VLAN. C(bond) is null for other kinds.
+    - C(managed) is true for a bond or VLAN that M(railyard.fabric.rail_ports) has made.
     - In C(bond), values that the mode does not use are null. C(miimon) is in milliseconds. C(active) is the active
       member of the mode V(active-backup). C(aggregator) and C(partner_mac) are those of the active aggregator of
       V(802.3ad); C(partner_mac) is null if no partner answers.
@@ -200,6 +201,7 @@ interfaces:
       carrier: true
       rdma: [mlx5_bond_0]
       management_path: null
+      managed: false
       bond:
         mode: 802.3ad
         hash_policy: layer3+4

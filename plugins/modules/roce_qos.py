@@ -25,28 +25,14 @@ extends_documentation_fragment:
   - railyard.fabric.node
   - railyard.fabric.node.management
 options:
-  ports:
-    description:
-      - All rail ports of the node.
-      - With O(state=gathered) and no ports, all Ethernet PFs with a netdev are read.
-      - With O(persist=true) only the ports of the latest call are persistent.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      netdev:
-        description: The port's netdev. Give it, or O(ports[].pci), or both.
-        type: str
-      pci:
-        description: The port's PCI address, in full (V(0000:0b:00.0)).
-        type: str
   qos:
     description:
-      - The QoS of every port, in the shape of the plan's C(railyard_fabric.qos). Omitted values are not changed.
+      - The QoS of every port that has none of its own, in the shape of the plan's C(railyard_fabric.qos). Omitted
+        values are not changed.
       - Lists have eight values, by priority, traffic class or buffer.
       - Required with O(state=present).
     type: dict
-    suboptions:
+    suboptions: &qos
       priority:
         description: RoCE's priority, which the other values are compared with.
         type: int
@@ -148,6 +134,30 @@ options:
       nccl:
         description: Environment variables that the plan derives; not used by this module.
         type: dict
+  ports:
+    description:
+      - All rail ports of the node.
+      - With O(state=gathered) and no ports, all Ethernet PFs with a netdev are read.
+      - With O(persist=true) only the ports of the latest call are persistent.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      netdev:
+        description: The port's netdev. Give it, or O(ports[].pci), or both.
+        type: str
+      pci:
+        description: The port's PCI address, in full (V(0000:0b:00.0)).
+        type: str
+      range:
+        description:
+          - The VFs whose RDMA devices are marked, such as V(5-9), if others of this port have another owner.
+          - If omitted, all VFs are.
+        type: str
+      qos:
+        description: The QoS of this port, in place of O(qos) as a whole.
+        type: dict
+        suboptions: *qos
   dcbx:
     description:
       - V(host) disables the negotiation of the NIC's firmware with the switch, which may undo what is set.
@@ -197,6 +207,14 @@ EXAMPLES = r"""
     ports:
       - {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
       - {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+    qos: "{{ railyard_fabric.qos }}"
+
+- name: Use another QoS on a port to storage
+  railyard.fabric.roce_qos:
+    ports:
+      - {netdev: enp11s0f0np0}
+      - netdev: stor1
+        qos: {priority: 3, dscp: 26, trust: dscp, dscp2prio: [[26, 3], [48, 6]], pfc: [0, 0, 0, 0, 0, 0, 0, 0]}
     qos: "{{ railyard_fabric.qos }}"
 
 - name: Set only PFC and trust

@@ -59,6 +59,15 @@ options:
       count:
         description: Number of VFs of the PF. Not changed if omitted.
         type: int
+      range:
+        description:
+          - The VFs to configure, such as V(5-9), if others of this port have another owner, such as a virtual machine.
+            VFs are numbered from 0. If omitted, all VFs are configured.
+          - VFs outside of the range are not configured, also not for NetworkManager. If the port has no VFs, all
+            O(ports[].count) are created, and the kernel binds them. If it has another number, the module fails unless
+            O(allow_recreate=true), because a new number removes all VFs.
+          - With O(state=absent), the VFs of such a port stay until the next boot.
+        type: str
       attributes:
         description: Attributes of each VF. VFs and attributes that are omitted are not changed.
         type: list

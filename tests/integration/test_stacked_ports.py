@@ -1,6 +1,9 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bonds and VLANs of rail_ports on a real guest: node-2, rails 1 to 3, under systemd-networkd."""
+"""Bonds and VLANs of rail_ports on a real guest: node-2, rails 1 to 3, with any back-end.
+
+``make test`` and ``make long PART=guests`` run it with systemd-networkd, ``PART=networkmanager`` with NetworkManager.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ ACTIVE_BACKUP: Option = {
     "min_links": None,
 }
 LACP = dict(ACTIVE_BACKUP, mode="802.3ad", hash_policy="layer3+4", lacp_rate="fast", primary=None, min_links=1)
-ON_GUEST = "ip -br link; cat /proc/net/bonding/*; networkctl --no-pager; journalctl -u systemd-networkd -n 20"
+ON_GUEST = (
+    "ip -br link; cat /proc/net/bonding/*; networkctl --no-pager; nmcli;"
+    " journalctl -n 60 -o cat -u systemd-networkd -u NetworkManager"
+)
 
 
 def port(number: int, netdev: str, lower: Option | None, **options: t.Any) -> Option:
@@ -56,6 +62,10 @@ def on_bond(bond: Option = ACTIVE_BACKUP, functions: t.Sequence[Option] = FUNCTI
 def guest(node: t.Callable[[str], Node]) -> t.Iterator[Node]:
     guest = node("node-2")
     yield guest
+    clean(guest)
+
+
+def clean(guest: Node) -> None:
     guest.module("rail_ports", state="absent")
     guest.run("ip link delete bond0; ip link delete vrf9; ip netns delete pod", check=False)
     for number in (1, 2, 3):
@@ -72,7 +82,7 @@ def converged(guest: Node, ports: list[Option]) -> list[tuple[str, str]]:
     done = guest.module("rail_ports", ports=ports)
     assert done["changes"] == predicted
     assert done["gathered"]["ports"] == ports
-    assert guest.module("rail_ports", ports=ports)["changes"] == [], guest.run(ON_GUEST)
+    assert guest.module("rail_ports", ports=ports)["changes"] == [], guest.run(ON_GUEST, check=False)
     return [(each["subject"], each["attribute"]) for each in predicted]
 
 
@@ -154,7 +164,7 @@ def test_a_bond_of_others_is_adopted_or_refused(guest: Node) -> None:
     ):
         guest.module("rail_ports", ports=[on_bond()])
     assert links(guest)["bond0"]["ifindex"] == before["ifindex"]
-    # its member is no rail port
+    # its member cannot be a rail port
     with pytest.raises(
         Failed, match=r"enp1s0 is a member of bond0 \(bond\), and a port that has a master gets no addr"
     ):
@@ -205,10 +215,15 @@ def test_the_management_interface_is_neither_member_nor_parent(guest: Node, mode
 
 @pytest.mark.long
 def test_a_boot_restores_bonds_and_vlans(guest: Node) -> None:
+    check_boot(guest, "networkctl --no-legend list | grep -E 'bond0|enp[123]s0' | grep -vc ' configured' | grep -qx 0")
+
+
+def check_boot(guest: Node, is_configured: str) -> None:
+    """A boot restores bonds and VLANs, and a check run finds nothing. ``is_configured``: a command that succeeds."""
     ports = [on_bond(LACP), port(2, "enp3s0.7", below(None, 7, FUNCTIONS[2:]), address6="fd00:7::ca/64")]
     converged(guest, ports)
     before = {name: (link["mtu"], link["address"]) for name, link in links(guest).items()}
     guest.reboot()
-    guest.until("networkctl --no-legend list | grep -E 'bond0|enp[123]s0' | grep -vc ' configured' | grep -qx 0")
-    assert guest.module("rail_ports", check=True, ports=ports)["changes"] == [], guest.run(ON_GUEST)
+    guest.until(is_configured)
+    assert guest.module("rail_ports", check=True, ports=ports)["changes"] == [], guest.run(ON_GUEST, check=False)
     assert {name: (link["mtu"], link["address"]) for name, link in links(guest).items()} == before

@@ -120,6 +120,24 @@ def without_effect(values: t.Mapping[str, t.Any]) -> list[VfAttribute]:
     ]
 
 
+_RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?\Z")
+
+
+def numbers(text: str | int | None, count: int) -> range | None:
+    """Return the numbers of the VFs of a text such as ``5-9`` or ``5``, from 0; None for an invalid text.
+
+    :param count: number of VFs of the port, which all are meant if ``text`` is None.
+    """
+    if text is None:
+        return range(count)
+    match = _RANGE.match(str(text).strip())
+    if not match:
+        return None
+    first = int(match.group(1))
+    last = int(match.group(2) or first)
+    return range(first, last + 1) if first <= last else None
+
+
 def guid(text: str) -> str:
     """Return a GUID of any usual spelling as ``00:11:22:33:44:55:66:77``."""
     digits = re.sub(r"[:.-]", "", text.strip().lower())

@@ -67,8 +67,8 @@ def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
     plain = set(rail) - {None, "subnet6"}  # an ellipsis replaces the others of IPv6
     for each in document["rails"]:
         six = {key + "6" for key in ("subnet", "gateway", "pods", "hosts", "capacity", "pool")}
-        numbered = {"numbering"} if name == "flat-roce" else set()
-        assert set(each) - set(KIND) == (plain | six | numbered) - set(KIND)
+        numbering = {"numbering"} if name == "flat-roce" else set()
+        assert set(each) - set(KIND) == (plain | six | numbering) - set(KIND)
         assert name in KINDS or not set(each) & set(KIND)
         if each["capacity"]:
             assert set(each["capacity"]) == set(rail["capacity"])

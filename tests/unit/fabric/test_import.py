@@ -137,7 +137,7 @@ FOUND = {
     "host-device-links.yml": [],
     "plain-cni.yml": [(7, "IM319"), (7, "IM324")],
     "dual-stack.yml": [(26, "IM319"), (26, "IM513")],
-    "nv-ipam-blocks.yml": [(4, "IM318"), (9, "IM318"), (14, "IM211"), (19, "IM211"), (21, "IM320"), (26, "IM320")],
+    "nv-ipam-blocks.yml": [(4, "IM318"), (9, "IM318"), (21, "IM320"), (21, "IM517"), (26, "IM320")],
     "values.yaml": [
         (8, "IM210"),
         (8, "IM311"),
@@ -879,17 +879,11 @@ def test_vfs_of_plain_networks_keep_their_link_state() -> None:
 @pytest.mark.parametrize(
     ("manifest", "message", "port"),
     [
-        (_definition('{"type": "macvlan", "master": "eth1.100"}'), "eth1.100 is VLAN 100 on top of eth1", "eth1"),
         (
             "apiVersion: mellanox.com/v1alpha1\nkind: IPoIBNetwork\nmetadata: {name: rail1}\n"
             "spec: {master: ibs1.8001}\n",
             "ibs1.8001 is the partition 0x8001 on top of ibs1",
             "ibs1",
-        ),
-        (
-            IMPORT_RULES["IM209"].good.replace("[enp11s0f0np0]", "[enp11s0f0np0.7]"),
-            "enp11s0f0np0.7 is VLAN 7 on top of enp11s0f0np0",
-            "enp11s0f0np0",
         ),
         (
             "apiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderMultusConfig\nmetadata: {name: rail1}\n"
@@ -899,7 +893,7 @@ def test_vfs_of_plain_networks_keep_their_link_state() -> None:
         ),
     ],
 )
-def test_an_interface_on_top_of_a_port_is_not_a_rail_port(manifest: str, message: str, port: str) -> None:
+def test_a_partition_on_top_of_a_port_is_not_a_rail_port(manifest: str, message: str, port: str) -> None:
     outcome = of_text(manifest)
     assert _lost(outcome) == [message]
     (own,) = data(outcome)["profiles"]["server"]["ports"].values()
@@ -914,7 +908,9 @@ def test_the_network_operators_device_plugin_has_its_prefix(own: str, prefix: st
     text += "apiVersion: mellanox.com/v1alpha1\nkind: HostDeviceNetwork\nmetadata: {name: rail-1}\nspec:\n"
     outcome = of_text(text + "  resourceName: rail_1\n")
     assert data(outcome)["names"].get("resource_prefix") == prefix
-    assert _lost(outcome) == ["eth1#0,2-3 is a part of the port's VFs"]
+    errors = [each.text() for each in outcome.findings if each.finding.code == "IM519"]
+    assert any("selects the VFs 0-0 and 2-3" in text and "Written: range: 2-3." in text for text in errors)
+    assert any("are VFs of eth1, and with host-device a pod gets the port itself" in text for text in errors)
     assert data(outcome)["profiles"]["server"]["ports"]["rail01"] == {"netdev": "eth1"}
 
 

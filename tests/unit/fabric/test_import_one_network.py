@@ -207,8 +207,8 @@ def test_a_rail_without_a_pool_is_in_the_subnet_of_the_others() -> None:
     ],
     ids=["network, gateway and broadcast address", "gateway and broadcast address", "one by one"],
 )
-def test_exclusions_with_the_gateway_are_no_error(exclusions: str) -> None:
-    """The fourth of the public reports: addresses that nobody gets may include any."""
+def test_exclusions_may_contain_the_gateway(exclusions: str) -> None:
+    """The fourth of the public reports: addresses that are not assigned may include any."""
     pool = "subnet: 192.168.1.0/24, gateway: 192.168.1.1, perNodeBlockSize: 32, exclusions: [%s]" % exclusions
     outcome = of_text(nv_ipam(["pool1"], pool))
     assert not [text for text in errors(outcome) if "taken" in text]

@@ -103,7 +103,6 @@ def test_any_further_object_is_a_finding(which: int, kind: str, number: int) -> 
         (SPIDER, "SpiderSubnet"),
         ("sriovnetwork.openshift.io/v1", "OVSNetwork"),
         ("sriovnetwork.openshift.io/v1", "SriovNetworkPoolConfig"),
-        ("configuration.net.nvidia.com/v1alpha1", "NicInterfaceNameTemplate"),
         ("apps/v1", "Deployment"),
     ],
 )

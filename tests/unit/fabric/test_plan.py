@@ -347,3 +347,31 @@ def test_no_two_allocations_overlap(fabric: tuple[str, list[str]]) -> None:
 @pytest.mark.parametrize("text", [MACVLAN, SRIOV, INFINIBAND])
 def test_crlf_and_byte_order_mark_change_nothing(text: str) -> None:
     assert nodes("\ufeff" + text.replace("\n", "\r\n")) == nodes(text)
+
+
+def with_range(vfs: str, text: str = SRIOV) -> str:
+    return text.replace("    vfs: {count: 8}\n", "    vfs: {%s}\n" % vfs)
+
+
+def test_a_range_plans_only_its_vfs() -> None:
+    whole, part = (nodes(with_range(vfs)) for vfs in ("count: 8", "count: 8, range: 3-7"))
+    for name, node in part.items():
+        for port, other in zip(node["ports"], whole[name]["ports"]):
+            assert (port["vfs"]["count"], port["vfs"]["range"]) == (8, "3-7")
+            # a VF has the same identity with and without a range
+            assert port["vfs"]["attributes"] == other["vfs"]["attributes"][3:]
+            assert "range" not in other["vfs"]
+
+
+@pytest.mark.parametrize(
+    "vfs, expected",
+    [
+        ("count: 8, range: 5-9", ["RY619"]),
+        ("count: 8, range: 7", []),
+        ("count: 8, range: 7-5", ["RY112"]),
+        ("count: 8, range: all", ["RY112"]),
+        ("count: 8, range: 0-7", []),
+    ],
+)
+def test_a_range_is_within_the_count(vfs: str, expected: list[str]) -> None:
+    assert [each.code for each in lint(with_range(vfs).encode()).findings if each.severity == "error"] == expected

@@ -477,3 +477,17 @@ def test_tables_and_differences() -> None:
 
 
 OBJECT_NODES = plan_rows.OBJECTS.index("nodes")
+
+
+def test_slots_are_the_vfs_of_the_range() -> None:
+    vfs = {"count": "10", "range": "5-9"}
+    plan = document(worked(attachment="sriov", pods_per_node="5", vfs=vfs, slots={"all_rails": "3", "per_rail": "2"}))
+    node = plan["nodes"][0]
+    macs = [row["mac"] for row in node["ports"][0]["vfs"]["attributes"]]
+    assert [(slot["vf"], slot["mac"]) for slot in slots(plan)[node["name"]]] == list(zip(range(5, 10), macs))
+    assert "RY836" in [
+        code
+        for code, _place in findings(
+            worked(attachment="sriov", pods_per_node="5", vfs=vfs, slots={"all_rails": "6", "per_rail": "0"})
+        )
+    ]

@@ -185,7 +185,7 @@ class NicKernel(System):
         self.tree.write(unmanaged_vfs.RUNNING, "")
 
     def is_unmanaged(self, pf: str) -> bool:
-        return unmanaged_vfs.RULE % pf in self.udev_rules
+        return "\n" + unmanaged_vfs.RULE % pf in self.udev_rules
 
     # -- what Rtnetlink does
 

@@ -13,7 +13,12 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info import host_info, node_info
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_info import Info
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import bond_messages, codec, link_messages
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import (
+    bond_messages,
+    codec,
+    link_kinds,
+    link_messages,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_UNIVERSE, Address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
@@ -60,12 +65,12 @@ details partner lacp pdu:
 
 def bond_data(mode: int, active: int | None = None, partner: bytes | None = None) -> bytes:
     """An IFLA_INFO_DATA as bond_fill_info() lays it out."""
-    data = codec.u8(bond_messages.IFLA_BOND_MODE, mode) + codec.u32(bond_messages.IFLA_BOND_MIIMON, 100)
+    data = codec.u8(link_kinds.IFLA_BOND_MODE, mode) + codec.u32(link_kinds.IFLA_BOND_MIIMON, 100)
     if active:
         data += codec.u32(bond_messages.IFLA_BOND_ACTIVE_SLAVE, active)
-        data += codec.u32(bond_messages.IFLA_BOND_PRIMARY, active)
-    data += codec.u8(bond_messages.IFLA_BOND_XMIT_HASH_POLICY, 1) + codec.u32(bond_messages.IFLA_BOND_MIN_LINKS, 1)
-    data += codec.u8(bond_messages.IFLA_BOND_AD_LACP_RATE, 1)
+        data += codec.u32(link_kinds.IFLA_BOND_PRIMARY, active)
+    data += codec.u8(link_kinds.IFLA_BOND_XMIT_HASH_POLICY, 1) + codec.u32(link_kinds.IFLA_BOND_MIN_LINKS, 1)
+    data += codec.u8(link_kinds.IFLA_BOND_AD_LACP_RATE, 1)
     if partner is not None:
         inner = codec.attribute(bond_messages.IFLA_BOND_AD_INFO_AGGREGATOR, struct.pack("=H", 1))
         inner += codec.attribute(bond_messages.IFLA_BOND_AD_INFO_PARTNER_MAC, partner)
@@ -84,7 +89,7 @@ def member_data(state: int, mii: int, last: int, aggregator: int | None = None) 
 
 
 def vlan_data(number: int) -> bytes:
-    return codec.attribute(bond_messages.IFLA_VLAN_ID, struct.pack("=H", number))
+    return codec.attribute(link_kinds.IFLA_VLAN_ID, struct.pack("=H", number))
 
 
 @pytest.fixture
@@ -133,6 +138,7 @@ def test_a_bond_with_lacp_and_a_vlan_on_it(tree: Tree) -> None:
         "carrier": True,
         "rdma": ["mlx5_bond_0"],
         "management_path": None,
+        "managed": False,
         "bond": {
             "mode": "802.3ad",
             "hash_policy": "layer3+4",
@@ -167,6 +173,23 @@ def test_a_bond_with_lacp_and_a_vlan_on_it(tree: Tree) -> None:
         *("bond0.100", "vlan", ["bond0"], 100, None),
     )
     assert vlan["functions"] == [ONE, TWO] and vlan["rdma"] == ["mlx5_bond_0"]
+
+
+@pytest.mark.parametrize(
+    ("record", "managed"),
+    [
+        ('{"ports": [], "made": ["bond0", "bond0.100"]}', [True, True]),
+        ('{"ports": [], "made": ["bond0.100"]}', [False, True]),
+        ('{"ports": []}', [False, False]),
+        ('{"made": 7}', [False, False]),
+        ("[]", [False, False]),
+        ("{", [False, False]),
+    ],
+)
+def test_interfaces_that_railyard_made_are_marked(tree: Tree, record: str, managed: list[bool]) -> None:
+    tree.write("/var/lib/railyard/rail_ports.json", record)
+    links = [*lacp_bond(), link("bond0.100", 11, kind="vlan", below=10, data=vlan_data(100))]
+    assert [row["managed"] for row in node(tree, links).look(["nics"])["interfaces"]] == managed
 
 
 def test_active_backup_has_an_active_member_and_no_lacp(tree: Tree) -> None:

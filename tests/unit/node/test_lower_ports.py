@@ -9,20 +9,30 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, link_kinds
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, link_kinds, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_kinds import BondOptions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
     IFLA_INFO_DATA,
     IFLA_LINKINFO,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.network_files import Networkd
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import lower_parts, netplan_text
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.network_files import (
+    Netplan,
+    Networkd,
+    NetworkManager,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD, read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
 from tests.unit.node.ports_kernel import Node, write
 from tests.unit.node.test_ports import Option, changes, errors, port, run
+from tests.unit.node.test_rdma import Kernel as RdmaKernel
+from tests.unit.node.test_rdma import device, resources
+from tests.unit.node.test_rdma import port as rdma_port
 
 FUNCTIONS = [{"pci": "0000:%02x:00.0" % (10 + number), "netdev": "enp%ds0" % (10 + number)} for number in (1, 2, 3)]
 BOND: Option = {
@@ -216,6 +226,26 @@ def test_a_mode_is_changed_without_removing_the_bond(node: Node) -> None:
     assert attributes(changes(node, [on_bond(dict(LACP, hash_policy="layer2+3"))]))[1] == ("bond0", "bond.hash_policy")
 
 
+@pytest.mark.parametrize("netdev", [None, "enp11s0", "bond0"])
+def test_a_mode_is_not_changed_while_its_rdma_device_is_in_use(
+    node: Node, monkeypatch: pytest.MonkeyPatch, netdev: str | None
+) -> None:
+    """The kernel reports the bond, a function, or no interface for the device of a RoCE LAG."""
+    run(node, [on_bond()])
+    if netdev != "bond0":
+        (node.root / "sys/bus/pci/devices/0000:0b:00.0/infiniband/mlx5_bond_0").mkdir(parents=True)
+    process = resources(rdma_netlink.ATTR_RES_QP, codec.u32(rdma_netlink.ATTR_RES_PID, 70))
+    for pid in ("1", "70"):
+        write(node.root / "proc" / pid / "comm", "trainer\n")
+        write(node.root / "proc" / pid / "cgroup", "0::/\n")
+    answers = {"get": [device(3, "mlx5_bond_0")], "port_get": [rdma_port(netdev)], "res_cm_id_get": []}
+    sock = RdmaKernel(res_qp_get=process, **answers)
+    monkeypatch.setattr(sock, "close", lambda: None, raising=False)
+    monkeypatch.setattr(rdma_netlink, "connect", lambda _system: sock)
+    assert "its RDMA device is in use (trainer (pid 70, 1 queue pairs))" in errors(node, [on_bond(LACP)])
+    assert "its RDMA device is in use" in errors(node, [], state="absent")
+
+
 def test_a_bond_becomes_plain_ports_and_back(node: Node) -> None:
     plain = [port(1), port(2)]
     run(node, [on_bond()])
@@ -234,6 +264,25 @@ def test_what_is_in_use_is_not_removed(node: Node) -> None:
     for options in ({"state": "absent"}, {}):
         message = errors(node, [] if options else [port(3)], **options)
         assert "bond0.100 is no longer planned as it is, and cannot be removed: br0 is built on it" in message
+
+
+def test_of_two_vlans_on_a_bond_one_is_removed(node: Node) -> None:
+    ports = [on_bond(), stacked("bond0.101", lower(BOND, 101), 2)]
+    run(node, ports)
+    run(node, ports[:1], state="absent")
+    assert named(node, "bond0.100") is None and len(node.kernel.members(named(node, "bond0").ifindex)) == 2
+    assert changes(node, ports[1:]) == []
+    assert json.loads(node.system.read(RECORD) or "")["made"] == ["bond0", "bond0.101"]
+    run(node, ports[1:], state="absent")
+    assert named(node, "bond0") is None and node.system.read(RECORD) is None
+
+
+def test_without_files_the_live_state_is_the_same(node: Node) -> None:
+    run(node, [on_bond()], persist=False)
+    assert not (node.root / "etc/systemd").exists()
+    assert changes(node, [on_bond()], persist=False) == []
+    run(node, [], state="absent")
+    assert named(node, "bond0") is None
 
 
 def test_another_vlan_id_or_parent_replaces_our_vlan(node: Node) -> None:
@@ -414,11 +463,12 @@ def test_a_file_that_makes_the_bond_too_is_refused(node: Node, path: str, text: 
     [
         (
             "/etc/network/interfaces",
-            "iface x inet dhcp\n bond-slaves none\niface enp11s0 inet manual\n bond-master x\n",
+            "iface x inet dhcp\n bond-slaves none\niface enp11s0 inet6 manual\n autoconf 0\n bond-master x\n",
             "none",
         ),
         ("/etc/network/interfaces", "# later\niface br0 inet dhcp\n bridge_ports enp12s0 \\\n   enp11s0\n", "none"),
         ("/etc/sysconfig/network-scripts/ifcfg-a", "DEVICE=enp11s0\nMASTER=bond7\nSLAVE=yes\n", "networkmanager"),
+        ("/etc/sysconfig/network-scripts/ifcfg-a", "DEVICE=enp11s0\nTEAM_MASTER=team7\n", "networkmanager"),
         ("/etc/systemd/network/20-a.network", "[Match]\nName=enp11s0\n[Network]\nBond=bond7\n", "networkd"),
         (
             "/etc/NetworkManager/system-connections/a.nmconnection",
@@ -441,8 +491,18 @@ def test_a_file_that_makes_a_port_a_member_of_another_is_refused(
     write(
         node.root / path[1:], text.replace("bond7", "bond0").replace("br0", "bond0").replace("master x", "master bond0")
     )
-    if "bridge" not in text:
+    if "bridge" not in text and "TEAM" not in text:
         assert changes(node, [on_bond()], backend=backend)
+
+
+def test_messages_name_the_rail(node: Node) -> None:
+    write(node.root / "sys/class/net/enp12s0/carrier", "0")
+    run(node, [on_bond()])
+    (warning,) = run(node, [on_bond()])["warnings"]
+    assert warning == "enp12s0 (stor1) has no carrier: see its cable and the switch port"
+    missing = [FUNCTIONS[0], {"pci": "0000:77:00.0", "netdev": None}]
+    message = errors(node, [stacked("bond0", lower(BOND, None, missing))])
+    assert "ports[0].lower.functions[1].pci (stor1): there is no PCI function 0000:77:00.0" in message
 
 
 def test_link_kinds() -> None:
@@ -459,3 +519,85 @@ def test_the_record_of_plain_ports_does_not_change(node: Node) -> None:
     document = json.loads(System(str(node.root)).read(RECORD) or "")
     assert sorted(document) == ["done", "former", "ports"]
     assert "lower" not in document["ports"][0]
+
+
+def test_a_profile_that_networkmanager_made_of_the_kernels_state_is_ignored(node: Node) -> None:
+    text = "[connection]\ntype=%s\ninterface-name=%s\ncontroller=f46b30de\n[.nmmeta]\nnm-generated=true\n"
+    for kind, name in (("ethernet", "enp11s0"), ("bond", "bond0"), ("vlan", "bond0.100")):
+        write(node.root / ("run/NetworkManager/system-connections/%s.nmconnection" % name), text % (kind, name))
+    assert changes(node, [on_bond()], backend="networkmanager")
+
+
+class Nmcli:
+    """Answers with the active profiles; a profile of a bond cannot be applied again with another mode."""
+
+    def __init__(self, active: t.Mapping[str, str]) -> None:
+        self.active = active
+        self.ran: list[str] = []
+
+    def __call__(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        words = [each for each in argv if each not in ("nmcli", "--wait", "3")]
+        if "GENERAL.CONNECTION" in words:
+            return CommandResult(0, self.active.get(words[-1], "") + "\n", "")
+        self.ran.append(" ".join(words[1:]))
+        return CommandResult(6 if words[-1] == "bond0" else 0, "", "Can't reapply 'mode' bond option")
+
+
+def test_networkmanager_activates_a_bond_before_its_members_and_vlans(node: Node) -> None:
+    node.kernel.new_link(link_kinds.encode_bond(BondOptions()), "bond0", None, None, None, None)
+    wanted = lower_parts.parts(read_ports([on_bond()]), lambda _pci: None)
+    kept = [Kept(each, str(each.netdev), 3 + number, False) for number, each in enumerate(wanted)]
+    names = {each.netdev: "railyard-" + each.port.rail for each in kept}
+    for active, changed, expected in (
+        ({}, names, ["up id lower-bond0", "up id lower-enp11s0", "up id lower-enp12s0", "up id stor1"]),
+        (names, [], []),
+        (names, ["enp11s0", "stor1"], ["reapply enp11s0", "reapply bond0.100"]),
+        # its members are released
+        (names, ["bond0"], ["reapply bond0", "up id lower-bond0", "up id lower-enp11s0", "up id lower-enp12s0"]),
+    ):
+        nmcli = Nmcli(active)
+        backend = NetworkManager(System(str(node.root), nmcli))
+        files = backend.files(kept)
+        paths = [path for path in files for name in changed if name in path or "lower-%s." % name in path]
+        backend.load(kept, paths, 3)
+        assert [each.replace("railyard-", "") for each in nmcli.ran[1:]] == expected
+
+
+def test_yaml_for_netplan(node: Node) -> None:
+    bond = dict(LACP, min_links=2)
+    wanted = lower_parts.parts(
+        read_ports([on_bond(bond), stacked("bond0", lower(bond), 2, mtu=9000)]), lambda _pci: None
+    )
+    kept = [Kept(each, str(each.netdev), 3, False, mac="02:00:00:00:00:03") for each in wanted]
+    network = yaml.safe_load(netplan_text.text(kept))["network"]
+    assert list(network) == ["version", "ethernets", "bonds", "vlans"]
+    member = network["ethernets"]["enp11s0"]
+    assert (member["link-local"], member["mtu"], "addresses" in member) == ([], 9000, False)
+    found = network["bonds"]["bond0"]
+    assert (found["interfaces"], found["macaddress"]) == (["enp11s0", "enp12s0"], "02:00:00:00:00:03")
+    assert found["parameters"] == {
+        **{"mode": "802.3ad", "mii-monitor-interval": 100, "transmit-hash-policy": "layer3+4"},
+        **{"lacp-rate": "fast", "min-links": 2},
+    }
+    assert found["addresses"] == ["172.16.12.201/24"]
+    vlan = network["vlans"]["bond0.100"]
+    assert (vlan["id"], vlan["link"], vlan["mtu"], vlan["addresses"]) == (100, "bond0", 4200, ["172.16.11.201/24"])
+
+
+def test_a_bond_that_another_file_of_netplan_describes_is_refused(node: Node) -> None:
+    """netplan merges both; without Railyard's file, it still generates the bond."""
+
+    def generate(argv: t.Sequence[str], timeout: float) -> CommandResult:
+        place = Path(argv[-1])
+        if (place / "etc/netplan/50-others.yaml").exists():
+            write(place / "run/systemd/network/10-netplan-bond0.netdev", "[NetDev]\nName=bond0\n")
+        return CommandResult(0, "", "")
+
+    backend = Netplan(System(str(node.root), generate))
+    wanted = lower_parts.parts(read_ports([on_bond()]), lambda _pci: None)
+    files = backend.files([Kept(each, str(each.netdev), 3, False) for each in wanted])
+    path = "/etc/netplan/60-railyard.yaml"
+    backend.check(path, files[path].text)
+    write(node.root / "etc/netplan/50-others.yaml", "network: {bonds: {bond0: {}}}\n")
+    with pytest.raises(RailyardError, match=r"/etc/netplan: makes bond0 \(bond\), which Railyard makes too"):
+        backend.check(path, files[path].text)

@@ -134,6 +134,26 @@ def test_the_run_after_an_interrupted_one_converges(tmp_path: Path) -> None:
         assert [sorted(nic.apps) for nic in kernel.nics()] == [sorted(nic.apps) for nic in whole.nics()]
 
 
+def test_a_port_has_its_own_qos_in_place_of_that_of_all_ports(kernel: QosKernel) -> None:
+    own = dict(FULL, pfc=[0] * 8, roce_mode="RoCE v2")
+    ports = [PORTS[0], dict(PORTS[1], qos=own)]
+    assert run(subsystem(kernel, persist=True, ports=ports))
+    state = subsystem(kernel, ports=ports).observe()
+    assert [port["qos"]["pfc"] for port in state["ports"]] == [FULL["pfc"], own["pfc"]]
+    assert run(subsystem(kernel, persist=True, ports=ports)) == []
+    held = json.loads(kernel.read("/etc/railyard/boot.d/40-roce_qos.json") or "")
+    assert held["options"]["ports"] == ports
+    # without its own, the port gets the QoS of all ports again
+    assert {change.attribute for change in run(subsystem(kernel))} == {"pfc"}
+
+
+def test_contradictions_of_a_ports_own_qos_name_the_port(kernel: QosKernel) -> None:
+    ports = [PORTS[0], dict(PORTS[1], qos=dict(FULL, tclass=0, rdma_cm_tos=0))]
+    with pytest.raises(RailyardError) as caught:
+        subsystem(kernel, ports=ports)
+    assert "ports[1].qos.tclass" in str(caught.value)
+
+
 def test_unset_options_keep_the_current_values(kernel: QosKernel) -> None:
     nic = kernel.nics()[0]
     before = copy.deepcopy(vars(nic))
@@ -217,6 +237,15 @@ def test_vfs_can_be_left(kernel: QosKernel) -> None:
     kernel.with_vf()
     run(subsystem(kernel, vfs=False))
     assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "0"
+
+
+def test_vfs_of_another_owner_are_not_marked(kernel: QosKernel) -> None:
+    kernel.with_vf()
+    port = {"pci": "0000:01:00.0"}
+    run(subsystem(kernel, ports=[dict(port, range="1-3")]))
+    assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "0"
+    run(subsystem(kernel, ports=[dict(port, range="0-3")]))
+    assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "106"
 
 
 def test_the_kernels_own_driver(tmp_path: Path) -> None:

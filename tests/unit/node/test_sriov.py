@@ -807,3 +807,89 @@ def test_absent_of_a_missing_card(two: NicKernel) -> None:
     done, reasons = take_back(two)
     assert [each[0] for each in done[:2]] == [PF, KEPT] and reasons == []
     assert not two.exists("/etc/railyard")
+
+
+@pytest.mark.parametrize(
+    ("driver", "files", "is_refused"),
+    [
+        ("mlx5_core", ("bonding_slave/state",), True),
+        # a bridge's port, another vendor, and a NIC in switchdev mode
+        ("mlx5_core", (), False),
+        ("igb", ("bonding_slave/state",), False),
+        ("mlx5_core", ("bonding_slave/state", "phys_switch_id"), False),
+    ],
+)
+def test_vfs_in_legacy_mode_on_a_member_of_a_roce_lag_are_refused(
+    kernel: NicKernel, driver: str, files: tuple[str, ...], is_refused: bool
+) -> None:
+    pf = kernel.nic(9, "ens9", driver=driver)
+    for file in files:
+        kernel.tree.write("/sys/class/net/ens9/" + file, "active")
+    (Path(kernel.path("/sys/class/net/ens9")) / "master").symlink_to("../bond0")
+    wanted = {"pci": pf, "count": 2, "attributes": []}
+    if not is_refused:
+        assert run(kernel, ports=[wanted])[0]
+        return
+    assert refused(kernel, ports=[wanted]) == [
+        "ports[0].count: 0000:09:00.0 (ens9) is a member of bond0, and VFs in legacy mode end RoCE LAG: the bond loses"
+        " its RDMA device. Remedy: plan no VFs for members of a bond, take it out of the bond, or use switchdev mode."
+    ]
+    # none are planned
+    assert run(kernel, ports=[dict(wanted, count=0)])[0] == []
+
+
+# -- a part of a port's VFs
+
+
+PART = {"count": 4, "range": "2-3"}
+OURS = [dict(row, index=row["index"] + 2) for row in TWO]
+
+
+@pytest.fixture
+def shared(kernel: NicKernel) -> NicKernel:
+    """A PF with four VFs of another program. One is without a driver, as for a virtual machine."""
+    kernel.resize(PF, 4)
+    kernel.release("0000:05:10.0")
+    kernel.operations.clear()
+    return kernel
+
+
+def test_vfs_outside_of_the_range_are_not_touched(shared: NicKernel) -> None:
+    others = [dict(row) for row in shared.settings[PF][:2]]
+    done, _state = run(shared, ports=[port(attributes=OURS, **PART)])
+    assert {each["subject"] for each in done} == {PF + " vf 2", PF + " vf 3"}
+    assert [dict(row) for row in shared.settings[PF][:2]] == others
+    assert [row["mac"] for row in shared.settings[PF][2:]] == MACS
+    assert shared.link_name("/sys/bus/pci/devices/%s/virtfn0/driver" % PF) is None
+    assert run(shared, ports=[port(attributes=OURS, **PART)])[0] == []
+
+
+def test_all_vfs_are_created_where_there_are_none(kernel: NicKernel) -> None:
+    run(kernel, ports=[port(attributes=OURS, **PART)])
+    assert len(kernel.settings[PF]) == 4 and [row["mac"] for row in kernel.settings[PF][2:]] == MACS
+    assert not {row["mac"] for row in kernel.settings[PF][:2]} & set(MACS)
+
+
+def test_another_number_of_vfs_would_remove_those_of_others(shared: NicKernel) -> None:
+    (text,) = refused(shared, ports=[port(attributes=OURS, count=7, range="2-3")])
+    assert "also those outside of the range 2-3, which have another owner" in text and "allow_recreate" in text
+
+
+@pytest.mark.parametrize(
+    "given, text",
+    [
+        ({"range": "3-2"}, "'3-2' is not a range of VFs"),
+        ({"range": "2-4"}, "VF 4 does not exist: count is 4"),
+        ({"range": "3"}, "VF 2 is outside of the range 3"),
+    ],
+)
+def test_a_wrong_range_is_refused(kernel: NicKernel, given: dict[str, t.Any], text: str) -> None:
+    assert text in " ".join(refused(kernel, ports=[port(4, OURS, **given)]))
+
+
+def test_absent_keeps_the_vfs_of_a_shared_port(shared: NicKernel) -> None:
+    run(shared, ports=[port(attributes=OURS, **PART)], persist=True)
+    done, reasons = take_back(shared)
+    assert (KEPT, "options") in [each[:2] for each in done] and "sriov_numvfs" not in [each[1] for each in done]
+    assert len(shared.settings[PF]) == 4 and not shared.exists(KEPT)
+    assert reasons == [PF + ": the attributes of its VFs stay as set until the next boot"]

@@ -231,3 +231,19 @@ def test_a_vf_as_a_port_is_refused(kernel: NicKernel, persist: bool) -> None:
     with pytest.raises(RailyardError, match="enp5s0v0 is a VF of 0000:05:00.0. Remedy: name the PF, 0000:05:00.0"):
         run(kernel, ports=[{"netdev": VFS[0]}], persist=persist)
     assert not kernel.exists(RULES) and not kernel.exists(LIVE_RULES) and are_up(kernel) == [True, True]
+
+
+def test_vfs_of_another_owner_keep_network_manager(kernel: NicKernel) -> None:
+    create_vfs(kernel)
+    kernel.operations.clear()
+    part = dict(PORT, range="1")
+    done = run(kernel, ports=[part])
+    assert (VFS[1], "state", "setting") in done and are_up(kernel) == [True, False]
+    assert (kernel.read_file(RULES) or "").splitlines()[1:] == [
+        'TEST=="device/physfn/virtfn1/net/$kernel", SUBSYSTEM=="net", ACTION!="remove", TEST=="device/physfn", '
+        'ATTR{device/physfn/uevent}=="*PCI_SLOT_NAME=0000:05:00.0*", ENV{NM_UNMANAGED}="1"'
+    ]
+    assert "udevadm trigger --action=change --settle /sys/class/net/enp5s0v1" in kernel.operations
+    assert run(kernel, ports=[part]) == []
+    run(kernel, state="absent")
+    assert kernel.read_file(RULES) is None

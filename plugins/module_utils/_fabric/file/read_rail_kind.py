@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 KIND_KEYS = ("role", "link_layer", "attachment", "qos", "infiniband")
 
 
-def read_rail_kind(fabric: Fabric, rail: Rail, own: Section, report: Report) -> Section | None:
+def read_kind(fabric: Fabric, rail: Rail, own: Section, report: Report) -> Section | None:
     """Read the kind of a rail. Return its section ``qos``, whose values override those of the fabric; None without one.
 
     Without ``link_layer``, an attachment that does not support the fabric's link layer determines it.

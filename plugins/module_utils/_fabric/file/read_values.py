@@ -86,10 +86,23 @@ def read_vfs(section: Section) -> VfSettings:
     if not vfs:
         return {}
     values: dict[str, t.Any] = {"count": vfs.number("count", 0, MAX_VFS, "VFs")}
+    values["range"] = _read_vf_range(vfs)
     for attribute in vf_attributes.SETTINGS:
         values[attribute.name] = _read_vf_attribute(vfs, attribute)
     vfs.done()
     return {key: Setting(value, vfs.path + (key,)) for key, value in values.items() if vfs.has(key)}
+
+
+def _read_vf_range(section: Section) -> str | None:
+    """Return the numbers of the VFs that Railyard configures, as ``first-last``."""
+    text = section.text("range")
+    numbers = None if text is None else vf_attributes.numbers(text, 0)
+    if numbers:
+        return "%d-%d" % (numbers[0], numbers[-1])
+    if text is not None:
+        message = "%s is not a range of VFs" % shown(text)
+        section.report.add(file_rules.KIND, section.path + ("range",), message, "write first-last from 0, such as 5-9")
+    return None
 
 
 def _read_vf_attribute(section: Section, attribute: VfAttribute) -> t.Any:

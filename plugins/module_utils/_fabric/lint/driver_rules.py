@@ -8,20 +8,29 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import NONE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     WARNING,
     Path,
     Report,
+    dotted,
     rule,
     shown,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import HOST, INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import REMOTE, Driver
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Firmware, Port
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Firmware,
+    Port,
+    Rail,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     CONNECTED,
     NETDEV_MAX,
+    NO_IPOIB,
+    Infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
@@ -51,6 +60,13 @@ def _ipoib(settings: str, netdev: str = "ibs1", kind: str = _IPOIB) -> str:
         'profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: %s, pci: "0000:0b:00.0"}\n'
         '      gpu02: {netdev: ibs2, pci: "0000:0c:00.0"}\n' % (kind, settings, netdev)
     )
+
+
+_NO_IPOIB = (
+    "fabric: {name: ai, provider: network-operator, attachment: ib-sriov, vfs: {count: 4}, mtu: 4092,"
+    " infiniband: {ipoib_mode: none}}\nrails:\n  gpu01: {%s}\n  gpu02: {%s}\n"
+    'profiles:\n  hgx:\n    ports: {gpu01: {pci: "0000:0b:00.0"}, gpu02: {pci: "0000:0c:00.0"}}\n'
+)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -253,9 +269,53 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
         if INFINIBAND not in layers:
             message = "the link layer is %s" % layers[0]
             report.add(LAYER, infiniband.path, message, "remove infiniband, or set link_layer: infiniband")
+        elif infiniband.ipoib_mode == NO_IPOIB:
+            _without_interface(fabric, variants, infiniband, rails, report)
         elif infiniband.ipoib_mode == CONNECTED:
             message = "the accelerated IPoIB of ConnectX-4 and later does not support connected mode"
             report.add(MODE, infiniband.path + ("ipoib_mode",), message, "write datagram")
+
+
+NO_INTERFACE = rule(
+    "RY545 setting-of-missing-interface: Setting of an interface that InfiniBand ports without IPoIB do not have",
+    _NO_IPOIB % ("mode: prefix, node_prefix: 24, subnet: 172.16.0.0/17", "mode: none"),
+    _NO_IPOIB % ("mode: none", "mode: none"),
+    why="With ipoib_mode: none, a port is an RDMA device without a netdev: nothing can have an address, a name or a"
+    " partition's child interface.",
+)
+
+
+def _without_interface(
+    fabric: Fabric, variants: Variants, infiniband: Infiniband, rails: t.Sequence[Rail], report: Report
+) -> None:
+    """Report settings that need the interface of ports without IPoIB."""
+    path = infiniband.path + ("ipoib_mode",)
+    bare = [
+        rail for rail in rails if fabric.link_layer_on(rail) == INFINIBAND and fabric.ipoib_mode_on(rail) == NO_IPOIB
+    ]
+    if infiniband.pkeys:
+        message = "partitions get child interfaces, and the ports have no interface"
+        report.add(NO_INTERFACE, infiniband.path + ("pkeys",), message, "remove pkeys, or ipoib_mode")
+    for rail in bare:
+        if rail.mode not in (None, NONE):
+            message = "the ports of %s have no interface that could have an address" % rail.name
+            report.add(NO_INTERFACE, rail.path, message, "write mode: none, or remove %s" % dotted(path))
+    for variant, ports in variants.tables():
+        for rail in bare:
+            port = ports.get(rail.name)
+            if port is None:
+                continue
+            attachment = variant.attachment_on(rail)
+            moved = facts_of(fabric.provider).slots and rail.for_pods
+            if attachment == "ipoib" or (moved and attachment != HOST):
+                message = "%s needs an interface of the port, and %s has none" % (
+                    "the agent" if moved else attachment,
+                    rail.name,
+                )
+                report.add(NO_INTERFACE, path, message, "remove ipoib_mode, or use ib-sriov with another provider")
+            if port.interface is not None and "netdev" in port.paths:
+                message = "%s is the name of an interface, and the ports of %s have none" % (port.interface, rail.name)
+                report.add(NO_INTERFACE, port.paths["netdev"], message, "remove netdev, and identify the port by pci")
 
 
 NOT_PODS = rule(

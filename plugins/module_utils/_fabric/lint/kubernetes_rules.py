@@ -124,12 +124,11 @@ HOST_RAIL = rule(
 
 
 def _host_rails(fabric: Fabric, report: Report) -> None:
-    """Report pod addresses and VFs of rails without pods."""
+    """Report pod addresses of rails without pods."""
     for rail in fabric.rails if not report.within(("rails",)) else ():
         if rail.for_pods:
             continue
         found = [rail.where("pods" + SUFFIX[bits]) for bits, scheme in rail.schemes.items() if scheme.pods]
-        found += [setting.path for setting in rail.vfs.values()]
         for path in found:
             message = "%s has attachment: host, so no pod is attached to it" % rail.name
             report.add(HOST_RAIL, path, message, "remove it, or set another attachment for the rail")
@@ -232,7 +231,7 @@ LINK_TWICE = rule(
 def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> None:
     """Report rails of mode link on which pods would need the address of the port."""
     for variant in variants:
-        count = variant.vfs_on(fabric, rail).get("count")
+        count = variant.pod_vfs_on(fabric, rail)
         attachment, has_vfs = variant.attachment_on(rail), variant.has_vfs_on(rail)
         if has_vfs and count and count.value == 1:
             if all(scheme.host != NONE for scheme in rail.schemes.values()):
@@ -379,13 +378,17 @@ def _one_resource(
     owners: dict[str, tuple[str, str]],
     report: Report,
 ) -> None:
-    """Report netdevs that are on different rails on different nodes."""
+    """Report netdevs that are on different rails on different nodes. VLANs of one netdev are several rails."""
+    served: dict[str, list[str]] = {}
     for rail, port in ports.items():
-        if rail not in networks or port.netdev is None or report.within(port.path):
-            continue
-        other, first = owners.setdefault(port.netdev, (rail, node.name))
-        if other != rail:
-            message = "%s is on %s here, and on %s it is on %s" % (port.netdev, rail, first, other)
+        for function in port.functions if rail in networks and not report.within(port.path) else ():
+            if function.netdev is not None:
+                served.setdefault(function.netdev, []).append(rail)
+    for netdev, rails in served.items():
+        other, first = owners.setdefault(netdev, (" and ".join(rails), node.name))
+        if other != " and ".join(rails):
+            port = ports[rails[0]]
+            message = "%s is on %s here, and on %s it is on %s" % (netdev, " and ".join(rails), first, other)
             remedy = "give each rail's port the same netdev on all nodes, with pci to identify it"
             report.add(NETDEV_RAILS, port.paths.get("netdev", port.path), message, remedy)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_nodes import NODE_NAME
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Report, rule
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    NETDEV_OF_IPOIB,
     NETDEV_OF_KERNEL,
     RDMA_OF_KERNEL,
 )
@@ -67,6 +69,20 @@ profiles:
     " order in which it finds the cards, so another card may have the name at boot. Then the rename fails.",
 )
 
+NETDEV_OF_INFINIBAND = rule(
+    "RY219 infiniband-netdev-name: Name of an IPoIB interface for a port of an Ethernet rail",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: ibs1}
+      gpu02: {netdev: enp12s0f0np0}
+""",
+    example_file.PORTS,
+    WARNING,
+    why="The kernel and udev give these names only to InfiniBand ports. It makes no macvlan and no ipvlan on them.",
+)
+
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     names = [rail.name for rail in fabric.rails]
@@ -85,14 +101,18 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             # Ansible applies variables and --limit to the group if a host and a group have the same name.
             message = "%s is also the name of a group" % node.name
             report.add(NODE_NAME, node.path, message, "rename the node or the group")
+    _infiniband_names(fabric, variants, report)
     # Pairs of a netdev and an RDMA device whose names the kernel does not assign.
     clean: set[tuple[str | None, str | None]] = set()
     for variant, ports in variants.tables():
         if variant.profile.soft_rdma:
             continue  # soft RDMA devices are created with their name and never renamed
         for port in ports.values():
+            if port.managed is False:
+                continue  # nothing is renamed
+            _member_names(port, report)
             # A port that is identified only by its RDMA device keeps the device's name.
-            if (port.netdev, port.rdma) in clean or port.netdev is None and port.pci is None:
+            if (port.netdev, port.rdma) in clean or port.netdev is None and port.pci is None and not port.bond:
                 continue
             netdev, rdma = NETDEV_OF_KERNEL.match(port.netdev or ""), RDMA_OF_KERNEL.match(port.rdma or "")
             if not netdev and not rdma:
@@ -111,6 +131,25 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     "the kernel may give %s to another device" % port.rdma,
                     "name it after its rail, such as %s_%s" % (_driver_prefix(port.rdma), port.rail),
                 )
+
+
+def _member_names(port: Port, report: Report) -> None:
+    """Report members of a bond that get names that the kernel assigns."""
+    for at, member in enumerate(port.bond.members if port.bond else ()):
+        if member.renamed and NETDEV_OF_KERNEL.match(member.netdev or ""):
+            message = "the kernel may assign %s to another card" % member.netdev
+            remedy = "name it after its rail, such as %sm%d" % (port.rail[:13], at + 1)
+            report.add(NETDEV_OF_THE_KERNEL, port.function_path(at) + ("netdev",), message, remedy)
+
+
+def _infiniband_names(fabric: Fabric, variants: Variants, report: Report) -> None:
+    ethernet = {rail.name for rail in fabric.rails if fabric.link_layer_on(rail) == ETHERNET}
+    for _variant, ports in variants.tables():
+        for port in ports.values():
+            if port.rail in ethernet and NETDEV_OF_IPOIB.match(port.netdev or "") and not port.renamed:
+                message = "%s is a name of an InfiniBand port, and %s is an Ethernet rail" % (port.netdev, port.rail)
+                remedy = "set attachment: ipoib or ib-sriov, or name the port's Ethernet interface"
+                report.add(NETDEV_OF_INFINIBAND, port.paths.get("netdev", port.path), message, remedy)
 
 
 def _driver_prefix(device: str) -> str:

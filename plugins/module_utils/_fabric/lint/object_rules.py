@@ -98,7 +98,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "remove {node} and {i} from the name")
                 else:
                     owner_of_pool = of_several.get((rail.name, kind), rail)
-                    more = dict(naming.values(owner_of_pool, variant.attachment, variant.name), node="", i=0)
+                    more = dict(naming.values(owner_of_pool, attachment, variant.name), node="", i=0)
                     _check_name(fabric, naming, kind, more, (owner_of_pool.name,), owners, report, rail.mode)
     _colliding_pools(fabric, variants, naming, report)
 

@@ -155,13 +155,15 @@ def _mode(fabric: Fabric, variants: Variants, report: Report) -> None:
         if fabric.rdma_mode not in kind.modes:
             reason = MODE_REASONS[attachment, fabric.rdma_mode]
             message = "%s needs the RDMA mode %s: %s" % (attachment, modes[0], reason)
-            report.add(MODE, path, message, "remove rdma_mode: the attachment determines it")
+            one = "remove rdma_mode: the attachment determines it"
+            report.add(MODE, path, message, one if len(every) == 1 else "write %s" % modes[0])
         elif fabric.rdma_mode not in modes:
             message = "%s with %s needs the RDMA mode %s on InfiniBand: %s" % (
                 *(attachment, fabric.provider, modes[0]),
                 IPOIB_REMOVED,
             )
-            report.add(MODE, path, message, "remove rdma_mode: the default is %s" % modes[0])
+            one = "remove rdma_mode: the default is %s" % modes[0]
+            report.add(MODE, path, message, one if len(every) == 1 else "write %s" % modes[0])
         elif fabric.rdma_mode == SHARED and modes[0] == EXCLUSIVE:
             message = "with %s in the RDMA mode shared, %s" % (attachment, kind.shared_drawback)
             remedy = "remove rdma_mode: the default is exclusive"
@@ -183,7 +185,7 @@ def _one_mode(fabric: Fabric, variant: Variant, kinds: Kinds, report: Report) ->
     facts = facts_of(fabric.provider)
     first: dict[str, tuple[str, Rail]] = {}
     for (attachment, layer), rail in kinds.items():
-        if attachment not in (None, HOST):
+        if attachment not in (None, HOST) and not facts.refused(attachment):
             first.setdefault(facts.rdma_modes(attachment, layer)[0], (attachment or "", rail))
     if len(first) < 2 or (fabric.rdma_mode and not report.has(("fabric", "rdma_mode"))):
         return

@@ -170,7 +170,7 @@ def _devices(fabric: Fabric, variant: Variant, rails: t.Sequence[Rail], slots: S
         message = "a port has %d slots, and with host-device it can have one" % slots.total
         report.add(SLOTS_MANY, slots.path, message, "set {all_rails: 1, per_rail: 0}, or use the attachment sriov")
     for rail in rails:
-        vfs: Setting | None = variant.vfs_on(fabric, rail).get("count") if variant.has_vfs_on(rail) else None
+        vfs: Setting | None = variant.pod_vfs_on(fabric, rail) if variant.has_vfs_on(rail) else None
         if vfs and vfs.value and slots.total > vfs.value:
             message = "a port has %d slots, and %s has %d VFs" % (slots.total, rail.name, vfs.value)
             report.add(

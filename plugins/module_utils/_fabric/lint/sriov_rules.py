@@ -17,7 +17,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail, Setting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Rail,
+    Setting,
+    VfSettings,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan, PlannedNode
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_rules import UNKNOWN
@@ -109,6 +114,14 @@ PODS_MANY = rule(
     why="Each pod takes one VF of every rail, so the pods above that count stay pending.",
 )
 
+PART = rule(
+    "RY619 vf-range: Range of VFs that the port does not have",
+    _fabric("count: 8, range: 5-9"),
+    _fabric("count: 10, range: 5-9"),
+    why="VFs are numbered from 0. VFs outside of the range belong to others: they get no MAC address, no settings and"
+    " no pods.",
+)
+
 NO_VFS = rule("RY611 zero-vfs: Zero VFs for an attachment that needs them", _fabric("count: 0"), _fabric("count: 8"))
 
 
@@ -132,6 +145,8 @@ def _used(
         elif count and fabric.pods_per_node and fabric.pods_per_node > count:
             message = "pods_per_node is %d, but %s has %d VFs" % (fabric.pods_per_node, rail.name, count)
             report.add(PODS_MANY, path, message, "set it to %d or more" % fabric.pods_per_node)
+        elif count and "range" in vfs:
+            _part(fabric, rail, vfs, variant.pod_vfs_on(fabric, rail), report)
         if not firmware or not count or id(firmware) in checked_firmware:
             continue
         if firmware.sriov_en is False:
@@ -142,6 +157,22 @@ def _used(
             message = "%d is less than the %d VFs of %s" % (firmware.num_of_vfs, count, rail.name)
             report.add(FIRMWARE_VFS, firmware.path + ("num_of_vfs",), message, "set it to %d or more" % count)
             checked_firmware.add(id(firmware))
+
+
+def _part(fabric: Fabric, rail: Rail, vfs: VfSettings, pods: Setting | None, report: Report) -> None:
+    """Report a range that the count does not contain, or that has too few VFs for the pods of a node."""
+    count, part = vfs["count"].value, vfs["range"]
+    numbers = vf_attributes.numbers(part.value, count) if part.value else None
+    if numbers and numbers[-1] >= count:
+        message = "VF %d is not one of the %d VFs of %s, which are 0 to %d" % (numbers[-1], count, rail.name, count - 1)
+        report.add(PART, part.path, message, "end the range at %d or lower, or raise count" % (count - 1))
+    elif numbers and pods and fabric.pods_per_node and fabric.pods_per_node > pods.value:
+        message = "pods_per_node is %d, but %s has %d VFs in its range" % (
+            fabric.pods_per_node,
+            rail.name,
+            pods.value,
+        )
+        report.add(PODS_MANY, part.path, message, "widen the range to %d VFs or more" % fabric.pods_per_node)
 
 
 VFS_MISSING = rule("RY602 missing-vf-count: Missing VF count", _fabric(""), _GOOD)
@@ -246,7 +277,7 @@ def check_plan(plan: Plan, report: Report) -> None:
             for name, values in node.identities.items():
                 rail = rails[name]
                 for vf, value in enumerate(values):
-                    yield value, (node, rail, vf)
+                    yield value, (node, rail, vf)  # counted from the first VF or slot of the plan
 
     every = [values for node in plan.nodes for values in node.identities.values()]
     if len(set().union(*every)) == sum(map(len, every)):

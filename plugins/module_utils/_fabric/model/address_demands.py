@@ -53,6 +53,6 @@ def _pods(fabric: Fabric, rail: Rail, variant: Variant) -> tuple[int | None, Pat
     if fabric.pods_per_node is not None and not (whole and rail.role == STORAGE):
         return fabric.pods_per_node, ("fabric", "pods_per_node")
     if variant.has_vfs_on(rail):
-        count = variant.vfs_on(fabric, rail).get("count")
+        count = variant.pod_vfs_on(fabric, rail)
         return (count.value, count.path) if count and count.value else (None, ())
     return (1, variant.attachment_path_on(rail)) if whole else (None, ())

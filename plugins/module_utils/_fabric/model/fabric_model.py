@@ -54,7 +54,7 @@ class Setting:
     path: Path
 
 
-# Attribute of a VF (or ``count``) -> its setting.
+# Attribute of a VF, ``count`` or ``range`` (such as "5-9") -> its setting.
 VfSettings = t.Dict[str, Setting]
 SLOT_KEYS = ("all_rails", "per_rail")
 # Value of ``agent.metrics`` -> the host part of the address on which the agent serves metrics; None: it serves none.

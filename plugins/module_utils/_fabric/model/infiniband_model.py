@@ -13,7 +13,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 
 DATAGRAM = "datagram"
 CONNECTED = "connected"
-MODES = (DATAGRAM, CONNECTED)
+# The ports have RDMA devices and no IPoIB interface.
+NO_IPOIB = "none"
+MODES = (DATAGRAM, CONNECTED, NO_IPOIB)
 REPORTED = "reported"
 REQUIRED = "required"
 # The bit of full membership. Of the other 15 bits, 0 is invalid and 0x7fff the default partition.

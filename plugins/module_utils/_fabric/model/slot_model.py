@@ -109,7 +109,7 @@ def _pods(fabric: Fabric, variant: Variant, rails: t.Sequence[Rail]) -> tuple[in
         return fabric.pods_per_node, ("fabric", "pods_per_node")
     if any(variant.has_vfs_on(rail) for rail in rails):
         counts = [
-            variant.vfs_on(fabric, rail).get("count")
+            variant.pod_vfs_on(fabric, rail)
             for rail in rails
             if rail.name in variant.ports and variant.has_vfs_on(rail)
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model as host
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import HOST, has_vfs
@@ -65,6 +66,13 @@ class Variant:
     def vfs_on(self, fabric: Fabric, rail: Rail) -> VfSettings:
         """Return the VF settings on a rail. The order of precedence is groups, profile, rail, fabric."""
         return dict(fabric.vfs, **dict(rail.vfs, **self.vfs))
+
+    def pod_vfs_on(self, fabric: Fabric, rail: Rail) -> Setting | None:
+        """Return how many VFs of a port of a rail are for pods: those of ``range``, or else all. None: not set."""
+        settings = self.vfs_on(fabric, rail)
+        part = settings.get("range")
+        numbers = vf_attributes.numbers(part.value, 0) if part and part.value is not None else None
+        return Setting(len(numbers), part.path) if part and numbers else settings.get("count")
 
     def attachment_on(self, rail: Rail) -> str | None:
         """Return the attachment on a rail: its own, or that of the group, the profile or the fabric."""

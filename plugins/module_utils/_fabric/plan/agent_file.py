@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import nccl_settings
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import agent_lower, link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, SUFFIX, show
 
 # Version of the file's format. It changes when an older agent would misread the file.
@@ -103,6 +103,7 @@ class AgentFiles:
         ]
         default = {suffix: gateway for suffix, network, gateway in routes if network in ANYWHERE.values()}
         own = port.get("attachment")
+        stacked = {"lower": agent_lower(port)} if port.get("lower") else {}
         return {
             "rail": port["rail"],
             **({"attachment": own} if own not in (None, variant.attachment) else {}),
@@ -127,13 +128,14 @@ class AgentFiles:
             "leaf": (port["leaf"] or {}).get("name"),
             "speed": port["expect"]["speed"],
             "slots": slots,
+            **stacked,
         }
 
     def _slots_of(
         self, node: Node, port: Variables, identities: t.Sequence[str], variant: Variant
     ) -> list[dict[str, t.Any]]:
         """Return the slots of a rail port, ordered by number."""
-        rail, slots = port["rail"], self._slots[id(variant), port["rail"]]
+        rail, slots, vfs = port["rail"], self._slots[id(variant), port["rail"]], port["vfs"]
         if slots is None:
             raise ValueError("%s has no number of slots on %s, which lint reports" % (node.name, rail))
         ethernet = link_layer_of(self._fabric_vars, port) == ETHERNET
@@ -145,7 +147,7 @@ class AgentFiles:
                 "address6": None,
                 # VFs of InfiniBand have GUIDs, and the interface's address follows from them.
                 "mac": identities[number] if identities and ethernet else None,
-                "vf": number if port["vfs"] else None,
+                "vf": vfs["attributes"][number]["index"] if vfs else None,
             }
             for number in range(slots.total)
         ]

@@ -9,9 +9,16 @@ import operator
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Node,
+    Port,
+    Rail,
+    VfSettings,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import slots_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.host_variables import PlanOutput
@@ -49,7 +56,7 @@ class Plan:
             rail.name: vf_identity.guid if fabric.link_layer_on(rail) == INFINIBAND else vf_identity.mac
             for rail in fabric.rails
         }
-        self._identity_counts = {id(variant): self._identity_count(variant) for variant in self.variants}
+        self._identity_numbers = {id(variant): self._numbers_with_identity(variant) for variant in self.variants}
         self.nodes = [self._node(node) for node in fabric.nodes]
         self._cached_output: PlanOutput | None = None
 
@@ -111,26 +118,30 @@ class Plan:
         self, node: Node, variant: Variant, ports: t.Iterable[tuple[Rail, Port]]
     ) -> dict[str, tuple[str, ...]]:
         """Return rail -> the MAC addresses or GUIDs of its VFs or slots; empty if the plan assigns none."""
-        counts, fabric = self._identity_counts[id(variant)], self.fabric
-        if not counts:
+        numbers, fabric = self._identity_numbers[id(variant)], self.fabric
+        if not numbers:
             return _NO_IDENTITIES
         seed = fabric.mac_seed or fabric.name or ""
         return {
             rail.name: tuple(
-                [self._derive[rail.name](seed, node.name, rail.name, number) for number in range(counts[rail.name])]
+                [self._derive[rail.name](seed, node.name, rail.name, number) for number in numbers[rail.name]]
             )
             for rail, _port in ports
-            if rail.name in counts
+            if rail.name in numbers
         }
 
-    def _identity_count(self, variant: Variant) -> dict[str, int]:
-        """Return rail -> the number of its VFs or slots; empty if the plan assigns them no MAC addresses or GUIDs."""
-        counts = {}
+    def _numbers_with_identity(self, variant: Variant) -> dict[str, range]:
+        """Return rail -> the numbers of its VFs or slots; empty if the plan assigns them no MAC addresses or GUIDs."""
+        numbers = {}
         for rail in self.fabric.rails:
             if variant.has_vfs_on(rail):
-                count = variant.vfs_on(self.fabric, rail).get("count")
-                counts[rail.name] = count.value if count else 0
+                numbers[rail.name] = _vf_numbers(variant.vfs_on(self.fabric, rail))
             elif variant.attachment_on(rail) == "macvlan":
                 slots = slots_of(self.fabric, variant, rail)
-                counts[rail.name] = slots.total if slots else 0
-        return {name: count for name, count in counts.items() if count}
+                numbers[rail.name] = range(slots.total if slots else 0)
+        return {name: found for name, found in numbers.items() if found}
+
+
+def _vf_numbers(settings: VfSettings) -> range:
+    count, part = settings.get("count"), settings.get("range")
+    return vf_attributes.numbers(part.value if part else None, count.value) or range(0) if count else range(0)

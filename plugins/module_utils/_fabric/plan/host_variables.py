@@ -38,7 +38,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_variables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import planned_vfs, port_variables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.address_values import add_pods, taken_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
@@ -58,7 +58,7 @@ _ONE_SUBNET = {"arp_filter": 1}
 # Version of the document's format. It changes when an older reader would misread the document.
 FORMAT = 1
 
-_PORTS, _LEAVES, _NAMES, _VFS, _ATTRIBUTES = (SharedKeys() for _kind in range(5))
+_PORTS, _LEAVES, _NAMES = (SharedKeys() for _kind in range(3))
 
 
 class _Side(t.NamedTuple):
@@ -110,6 +110,8 @@ class PlanOutput:
         # Rail -> the kinds of pools of which each node has its own.
         self._own_pools: dict[str, list[str]] = {}
         self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
+        # (variant, rail) -> the VFs of a port of which only a part is planned
+        self._vf_ranges: dict[tuple[int, str], planned_vfs.VfRange] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
         self._served = {id(variant): variants.rails_of(variant) for variant in variants}
         self._agents = AgentFiles(fabric, self.fabric_vars(), variants, planners) if facts.slots else None
@@ -222,6 +224,9 @@ class PlanOutput:
             optional = port_variables.optional(of_variant)
             if optional:
                 self._optional_parts[key] = optional
+            settings = variant.vfs_on(self.fabric, rail)
+            if "range" in settings:
+                self._vf_ranges[key] = planned_vfs.VfRange(settings["count"].value, settings["range"].value)
         found = _PORTS.copy(part)
         if variant.ports.get(rail.name) is not port:
             own_key = (id(variant), rail.name, port.values)
@@ -236,7 +241,8 @@ class PlanOutput:
             found.update(self._optional_parts[key])
         self._address(found, node, unit, rail)
         if identities is not None and part["vfs"] is not None:
-            found["vfs"] = self._vfs(part["vfs"], identities, self._identity_keys[rail.name])
+            vf_range = self._vf_ranges.get(key)
+            found["vfs"] = planned_vfs.vfs(part["vfs"], identities, self._identity_keys[rail.name], vf_range)
         own = self._own_pools.get(rail.name)
         if own is None:
             own = self._own_pools[rail.name] = [
@@ -277,8 +283,8 @@ class PlanOutput:
             "sysctl": dict(SYSCTL, **(_ONE_SUBNET if rail.name in self._in_one_subnet else {})),
             "leaf": None,
             "pods": None,
-            # the row of each VF, which _vfs() completes with identities
-            "vfs": self._vf(variant, rail) if variant.has_vfs_on(rail) else None,
+            # the row of each VF, which _port() completes with identities
+            "vfs": planned_vfs.row(variant.vfs_on(self.fabric, rail)) if variant.has_vfs_on(rail) else None,
             "firmware": port_variables.firmware(self.fabric, variant, rail),
             "ipoib": port_variables.ipoib(self.fabric, variant, rail, port),
             "names": self._names(variant, rail),
@@ -373,24 +379,6 @@ class PlanOutput:
     def _planners(self, rail: Rail) -> list[Planner]:
         """Return the planner of each family of a rail."""
         return [side.planner for side in self._sides[rail.name]]
-
-    def _vf(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
-        """Return a row of ``vfs.attributes`` without index and identities. Null: the driver's value stays."""
-        settings = variant.vfs_on(self.fabric, rail)
-        names = [each.name for each in vf_attributes.SETTINGS]
-        row = {name: settings[name].value if name in settings else None for name in names}
-        return dict(row, **dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
-
-    def _vfs(self, row: dict[str, t.Any], identities: t.Sequence[str], keys: t.Sequence[str]) -> dict[str, t.Any]:
-        """Return the VFs of a port. ``identities``: a MAC address or GUID for each; ``keys``: where a row has it."""
-        attributes = []
-        for index, value in enumerate(identities):
-            vf = _ATTRIBUTES.copy(row)
-            vf["index"] = index
-            for key in keys:
-                vf[key] = value
-            attributes.append(vf)
-        return _VFS.copy({"count": len(attributes), "attributes": attributes})
 
     # -- the whole plan ----------------------------------------------------------------------------------------------
 

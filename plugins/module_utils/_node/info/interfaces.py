@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import bond_messages
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import bond_messages, link_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
+    RAIL_PORTS,
+    ManagementPath,
+)
 
-KINDS = ("bond", "vlan", "bridge", "team", "vrf")
+KINDS = (link_kinds.BOND, link_kinds.VLAN, "bridge", "team", "vrf")
 Row = t.Dict[str, t.Any]
 
 
@@ -51,7 +55,7 @@ class Interfaces:
         return found
 
     def _directly_below(self, link: Link) -> list[str]:
-        if link.kind == "vlan":
+        if link.kind == link_kinds.VLAN:
             parent = self._names.get(link.below or 0) if link.below_namespace is None else None
             return [parent] if parent else []
         return [name for name, each in self._links.items() if each.master == link.ifindex]
@@ -92,7 +96,8 @@ class Interfaces:
         devices: dict[str, list[str]] = {}
         for each in rdma_links:
             devices.setdefault(each["netdev"] or "", []).append(each["device"])
-        return [self._row(system, name, management, devices) for name in self.lower]
+        made = _made(system)
+        return [dict(self._row(system, name, management, devices), managed=name in made) for name in self.lower]
 
     def _row(
         self, system: System, name: str, management: ManagementPath, devices: t.Mapping[str, t.Sequence[str]]
@@ -108,7 +113,7 @@ class Interfaces:
             "lower": self.lower[name],
             "functions": functions,
             "master": self.master(link),
-            "vlan": bond_messages.vlan_id(link.data) if link.kind == "vlan" else None,
+            "vlan": link_kinds.decode_vlan(link.data) if link.kind == link_kinds.VLAN else None,
             "mac": hardware_address(link.address) if link.address else None,
             "mtu": link.mtu,
             "up": link.up,
@@ -116,7 +121,7 @@ class Interfaces:
             "carrier": link.carrier,
             "rdma": list(dict.fromkeys([*hardware, *others])),
             "management_path": next(filter(None, why), None),
-            "bond": self._bond(system, link) if link.kind == "bond" else None,
+            "bond": self._bond(system, link) if link.kind == link_kinds.BOND else None,
         }
 
     def _bond(self, system: System, link: Link) -> Row:
@@ -129,3 +134,13 @@ class Interfaces:
             for name in self.lower[link.name]
         ]
         return row
+
+
+def _made(system: System) -> t.Sequence[str]:
+    """Return the names of the bonds and VLANs that rail_ports has recorded as made by it."""
+    try:
+        made = json.loads(system.read(RAIL_PORTS) or "{}").get("made")
+    except (ValueError, AttributeError):
+        # rail_ports reports a record that is damaged
+        return []
+    return made if isinstance(made, list) else []

@@ -179,12 +179,16 @@ class Info:
 
     @functools.cached_property
     def netdevs(self) -> dict[str, list[str]]:
-        """Netdevs by PCI function, including those of another bus (virtio) on it."""
+        """Netdevs by PCI function, including those of another bus (virtio) on it, without representors of VFs."""
+        system = self._system
         found: dict[str, list[str]] = {}
-        for name in self._system.listdir("/sys/class/net"):
-            function = management_path.netdev_pci(self._system, name)
+        for name in system.listdir("/sys/class/net"):
+            function = management_path.netdev_pci(system, name)
             if function:
                 found.setdefault(function, []).append(name)
+        for function, names in found.items():
+            if len(names) > 1:
+                found[function] = [name for name in names if not pci_functions.is_representor(system, name)]
         return found
 
     @functools.cached_property

@@ -1,42 +1,31 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decode the rtnetlink attributes of bonds, of their members, and of VLANs: pure functions.
+"""The state of bonds and of their members in rtnetlink messages, and in procfs.
 
-Names of modes, policies and rates are those of the kernel's ``Documentation/networking/bonding.rst``. Source of the
-numbers: the kernel's ``include/uapi/linux/if_link.h`` and ``if_bonding.h``.
+Source: the kernel's ``include/uapi/linux/{if_link,if_bonding}.h`` and ``drivers/net/bonding/bond_procfs.c``.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, link_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import hardware_address
 
-IFLA_BOND_MODE, IFLA_BOND_ACTIVE_SLAVE, IFLA_BOND_MIIMON, IFLA_BOND_PRIMARY = 1, 2, 3, 11
-IFLA_BOND_XMIT_HASH_POLICY, IFLA_BOND_MIN_LINKS, IFLA_BOND_AD_LACP_RATE, IFLA_BOND_AD_INFO = 14, 18, 21, 23
+IFLA_BOND_ACTIVE_SLAVE, IFLA_BOND_AD_INFO = 2, 23
 IFLA_BOND_AD_INFO_AGGREGATOR, IFLA_BOND_AD_INFO_PARTNER_MAC = 1, 5
 IFLA_BOND_SLAVE_STATE, IFLA_BOND_SLAVE_MII_STATUS, IFLA_BOND_SLAVE_PERM_HWADDR = 1, 2, 4
 IFLA_BOND_SLAVE_AD_AGGREGATOR_ID = 6
-IFLA_VLAN_ID = 1
 
-MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
 LACP = "802.3ad"
 # Modes in which the hash policy selects the member of a packet.
 HASHING = ("balance-xor", LACP, "balance-tlb")
-HASH_POLICIES = ("layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac")
-LACP_RATES = ("slow", "fast")
 STATES = ("active", "backup")
 MII_STATUSES = ("up", "going down", "down", "going back")
 NO_PARTNER = "00:00:00:00:00:00"
 
 Row = t.Dict[str, t.Any]
-
-
-def vlan_id(data: bytes) -> int | None:
-    """Return the ID of a VLAN interface from its IFLA_INFO_DATA."""
-    return _number(codec.table(data), IFLA_VLAN_ID)
 
 
 def bond(data: bytes, names: t.Mapping[int, str]) -> Row:
@@ -46,17 +35,16 @@ def bond(data: bytes, names: t.Mapping[int, str]) -> Row:
 
     :param names: index of an interface -> its name.
     """
-    held = codec.table(data)
-    mode = _name(MODES, _number(held, IFLA_BOND_MODE))
-    lacp = mode == LACP
+    options, held = link_kinds.decode_bond(data), codec.table(data)
+    lacp = options.mode == LACP
     information = codec.table(held.get(IFLA_BOND_AD_INFO, b"")) if lacp else {}
     return {
-        "mode": mode,
-        "hash_policy": _name(HASH_POLICIES, _number(held, IFLA_BOND_XMIT_HASH_POLICY)) if mode in HASHING else None,
-        "lacp_rate": _name(LACP_RATES, _number(held, IFLA_BOND_AD_LACP_RATE)) if lacp else None,
-        "miimon": _number(held, IFLA_BOND_MIIMON),
-        "min_links": _number(held, IFLA_BOND_MIN_LINKS) if lacp else None,
-        "primary": names.get(_number(held, IFLA_BOND_PRIMARY) or 0),
+        "mode": options.mode,
+        "hash_policy": options.hash_policy if options.mode in HASHING else None,
+        "lacp_rate": options.lacp_rate if lacp else None,
+        "miimon": options.miimon,
+        "min_links": options.min_links if lacp else None,
+        "primary": names.get(options.primary or 0),
         "active": names.get(_number(held, IFLA_BOND_ACTIVE_SLAVE) or 0),
         "aggregator": _number(information, IFLA_BOND_AD_INFO_AGGREGATOR),
         "partner_mac": partner(hardware_address(information.get(IFLA_BOND_AD_INFO_PARTNER_MAC, b""))),

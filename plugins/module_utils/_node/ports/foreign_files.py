@@ -51,7 +51,7 @@ _NAMES = ("Name", "OriginalName")
 _ANYWHERE = ("0.0.0.0/0", "::/0", "default", "")
 # Keys of profiles that have these prefixes and configure no address, route or rule.
 _OTHER_KEYS = ("route-metric", "route-table")
-_IFCFG_KEYS = ("IPADDR", "IPV6ADDR", "GATEWAY", "IPV6_DEFAULTGW", "MASTER", "BRIDGE")
+_IFCFG_KEYS = ("IPADDR", "IPV6ADDR", "GATEWAY", "IPV6_DEFAULTGW", "MASTER", "TEAM_MASTER", "BRIDGE")
 _PROFILE_TYPES = ("ethernet", "802-3-ethernet", "infiniband")
 REMEDY = "plan these settings in the fabric file, or remove them from that file, and run again"
 
@@ -219,7 +219,7 @@ def networkd(system: System, each: Kept, facts: Facts, own: str) -> list[Section
                 raise _not_known(path, each)
             if names == facts.boot_names and certain and os.path.basename(path) < os.path.basename(own):
                 raise Refused(
-                    "systemd-networkd uses this file for %s (%s), not Railyard's" % (each.netdev, each.port.rail),
+                    "systemd-networkd uses this file for %s (%s), not Railyard's" % (each.netdev, each.port.label),
                     path,
                     "rename it, so that it sorts after %s, or make it match fewer interfaces" % os.path.basename(own),
                 )
@@ -248,7 +248,7 @@ def _matching(
 def _not_known(path: str, each: Kept) -> Refused:
     return Refused(
         "whether this file is for %s (%s) is not known: it matches by more than names, addresses and drivers"
-        % (each.netdev, each.port.rail),
+        % (each.netdev, each.port.label),
         path,
         "make it match by Name=, or remove its settings, and run again",
     )
@@ -287,7 +287,7 @@ def _repeated(path: str, sections: t.Sequence[Section], each: Kept) -> list[Sect
         message = (
             "gives %s (%s) %s, which a rail port never has, and which Railyard's file would remove at the next boot"
         )
-        raise Refused(message % (each.netdev, port.rail, "; ".join(refused)), path, REMEDY)
+        raise Refused(message % (each.netdev, port.label, "; ".join(refused)), path, REMEDY)
     return found
 
 
@@ -316,7 +316,7 @@ def warnings(each: Kept) -> list[str]:
         "%s (%s) has settings of another program's file, which Railyard's file replaces and repeats: %s. Remedy: plan"
         " them in the fabric file, or remove them from that file"
     )
-    return [message % (each.netdev, each.port.rail, "; ".join(texts))] if texts else []
+    return [message % (each.netdev, each.port.label, "; ".join(texts))] if texts else []
 
 
 # -- NetworkManager ----------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def network_manager(system: System, each: Kept, facts: Facts) -> None:
     for path, found in [*_keyfiles(system, each, facts), *_ifcfg_files(system, each, facts)]:
         if found:
             message = "gives %s (%s) %s, and Railyard's profile would be used instead of it"
-            raise Refused(message % (each.netdev, each.port.rail, "; ".join(found)), path, REMEDY)
+            raise Refused(message % (each.netdev, each.port.label, "; ".join(found)), path, REMEDY)
 
 
 def _keyfiles(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str, list[str]]]:
@@ -351,7 +351,13 @@ def _keyfiles(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str,
         # since NetworkManager 1.46, the key of a bond or bridge is 'controller'
         members = ("master=", "controller=")
         masters = [line for line in _lines(sections, "connection") if line.startswith(members)]
+        masters = [] if is_generated(sections) else masters
         yield path, found + [line for line in masters if line.partition("=")[2] != each.part.master]
+
+
+def is_generated(sections: t.Sequence[Section]) -> bool:
+    """Return whether NetworkManager made a profile from what it found in the kernel. The next boot removes it."""
+    return "nm-generated=true" in _lines(sections, ".nmmeta")
 
 
 def _is_profile_of(sections: t.Sequence[Section], facts: Facts, active: str) -> bool:

@@ -3,8 +3,8 @@
 
 """Files of other programs that make a planned bond or VLAN, or that make a rail port a member.
 
-Two programs that make one interface disagree about it at boot, in an order that nobody knows. So these files are
-refused, also if they describe the interface as the plan does.
+The order in which two programs make one interface at boot is not known. So these files are refused, also if they
+describe the interface as the plan does.
 
 Sources: systemd.netdev(5), nm-settings-keyfile(5), interfaces(5), and the packages ifenslave and vlan of Debian.
 """
@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreig
     PROFILES,
     Facts,
     effective_files,
+    is_generated,
     parse,
     section_values,
 )
@@ -37,7 +38,7 @@ PROGRAMS = ("/sbin/ifup", "/usr/sbin/ifup")
 # Names of VLANs from which the id follows: vlan5, vlan0005, eth0.5.
 _VLAN_NAME = re.compile(r"(?:vlan|.*\.)0*([0-9]+)\Z")
 _MEMBERS = ("bond-slaves", "bond-ports", "bridge-ports")
-_NEW_STANZA = ("auto", "allow-", "iface", "mapping", "source", "no-auto-down", "no-scripts", "template")
+_NEW_STANZA = ("auto", "iface", "mapping", "source", "source-directory", "no-auto-down", "no-scripts", "template")
 
 
 class Stanza(t.NamedTuple):
@@ -72,6 +73,8 @@ def check_profiles(system: System, each: Kept) -> None:
         sections = parse(system.read(path) or "")
         if name.startswith(NM_PREFIX) or section_values(sections, "connection", "type")[-1:] != [part.kind]:
             continue
+        if is_generated(sections):
+            continue
         same = section_values(sections, "connection", "interface-name")[-1:] == [each.netdev]
         if part.vlan is not None:
             vlan = [section_values(sections, "vlan", key)[-1:] for key in ("id", "parent")]
@@ -98,7 +101,7 @@ def check_ifupdown(system: System, each: Kept, facts: Facts) -> None:
         if master and master != part.master:
             message = "makes %s (%s) a member of %s, and a port that has a master gets no address"
             raise Refused(
-                message % (each.netdev, each.port.rail, master),
+                message % (each.netdev, each.port.label, master),
                 stanza.path,
                 "plan the port with this bond, or remove the member from that file, and run again",
             )
@@ -115,7 +118,7 @@ def _stanzas(system: System, path: str, seen: list[str]) -> list[Stanza]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if words[0].startswith(_NEW_STANZA):
+        if words[0] in _NEW_STANZA or words[0].startswith("allow-"):
             current = None
             if words[0] == "iface" and len(words) > 1:
                 current = {}

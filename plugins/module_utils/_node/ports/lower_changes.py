@@ -38,10 +38,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import RouteLookup
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_settings import Foreign
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_spec import MIIMON, Part
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_spec import LOWER_PREFIX, MIIMON, Part
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target, at
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
 
 # Options of a bond that the plan may have, in the order of changes. The first two need a bond that is down, the first
 # also one without members.
@@ -260,20 +261,19 @@ class LowerLinks:
                 self.errors.append(Refused(message, at(target.port, "netdev"), remedy))
 
     def _check_members(self, target: Target, part: Part) -> None:
-        ours = self._names({*self.removed, *(link.ifindex for link in self._members(target.link))})
+        # the bond itself: another program may add a member while the run observes the node
+        ours = {target.name, *self._names(self.removed)}
         for member in self._planned_members(part):
             if member.type == ARPHRD_INFINIBAND:
                 message = "%s is InfiniBand, and RoCE needs Ethernet below a bond" % member.name
-                self.errors.append(
-                    Unsupported(message, at(target.port, "lower"), "plan a rail for each InfiniBand port")
-                )
+                self.errors.append(Unsupported(message, _place(target.port), "plan a rail for each InfiniBand port"))
             if member.master == target.link.ifindex:
                 continue
             masters = self._names({member.master} if member.ifindex in self.released and member.master else set())
-            why = self._foreign.why_not_down(member, member.parent, {*ours, *masters})
+            why = self._foreign.why_not_down(member, netdev_pci(self._system, member.name), {*ours, *masters})
             if why:
                 message = "%s must go down to become a member of %s, and cannot: %s" % (member.name, target.name, why)
-                self.errors.append(Refused(message, at(target.port, "lower"), "end what uses it, and run again"))
+                self.errors.append(Refused(message, _place(target.port), "end what uses it, and run again"))
 
     def _check_mode(self, target: Target, part: Part, targets: t.Sequence[Target]) -> None:
         """A bond must go down for another mode or LACP rate, and with it the VLANs on it."""
@@ -285,10 +285,12 @@ class LowerLinks:
         if any(reasons):
             message = "%s must go down for another mode or LACP rate, and cannot: %s"
             message %= (target.name, "; ".join(filter(None, reasons)))
-            self.errors.append(Refused(message, at(target.port, "lower"), "drain the node, and run again"))
+            self.errors.append(Refused(message, _place(target.port), "drain the node, and run again"))
 
     def _why_in_use(self, link: Link, ours: t.Collection[str]) -> str | None:
-        reasons = [self._foreign.why_in_use(link, None, ours)]
+        # the RDMA device of a bond is on one of its functions
+        below = [netdev_pci(self._system, each.name) for each in self._members(link)]
+        reasons = [self._foreign.why_in_use(link, [pci for pci in below if pci], ours)]
         reasons += vf_holders.interfaces_on(self._system, {link.ifindex: link.name})[link.name]
         return "; ".join(filter(None, reasons)) or None
 
@@ -459,6 +461,11 @@ class LowerLinks:
                 self._rtnl.set_link(self.index(target.link.ifindex), kind=options)
 
             self._change(target.name, "bond.primary", before.name if before else None, part.primary, act)
+
+
+def _place(port: Port) -> str:
+    """Return the place of the options of a bond, for errors."""
+    return "%s (%s)" % (port.place if port.rail.startswith(LOWER_PREFIX) else port.place + ".lower.bond", port.label)
 
 
 def _options(part: Part) -> BondOptions:

@@ -52,6 +52,7 @@ class _Below:
     def __init__(self, netdev_of: NetdevOf) -> None:
         self._netdev_of = netdev_of
         self._functions: dict[str, Port] = {}
+        self._rails: dict[str, str] = {}
         self._bonds: dict[str, tuple[Bond, Port, tuple[str, ...]]] = {}
         self._masters: dict[str, str] = {}
         self._vlans: dict[str, list[str]] = {}
@@ -65,6 +66,7 @@ class _Below:
         for number, (name, function) in enumerate(zip(names, lower.functions)):
             place = "%s.lower.functions[%d]" % (port.place, number)
             self._functions.setdefault(name, _port(place, name, function.pci, function.netdev))
+            self._rails.setdefault(name, port.rail)
         if lower.bond:
             self._bonds.setdefault(lower.bond.name, (lower.bond, port, tuple(names)))
             self._masters.update((name, lower.bond.name) for name in names)
@@ -93,13 +95,15 @@ class _Below:
         for name, function in self._functions.items():
             master = self._masters.get(name)
             is_primary = master is not None and self._bond_part(master).primary == name
-            part = Part(0, master=master, vlans=self._vlans_on(name), is_primary=is_primary)
+            part = Part(0, master=master, vlans=self._vlans_on(name), is_primary=is_primary, rail=self._rails[name])
             if name not in interfaces:
                 found.append(function._replace(mtu=self._mtus.get(name), part=part))
         for name, (_bond, port, _members) in self._bonds.items():
             if name not in interfaces:
                 bond = _port(port.place + ".lower.bond", name, None, name)
-                found.append(bond._replace(mtu=self._mtus.get(name), part=self._bond_part(name)))
+                found.append(
+                    bond._replace(mtu=self._mtus.get(name), part=self._bond_part(name)._replace(rail=port.rail))
+                )
         return found
 
     def _name(self, function: Function) -> str:

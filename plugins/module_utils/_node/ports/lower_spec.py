@@ -86,7 +86,7 @@ class Part(t.NamedTuple):
 
     ``depth``: 0 of a function, 1 of a bond, 2 of a VLAN. ``bond``, ``members``: of a bond. ``vlan``, ``parent``: of a
     VLAN. ``master``: the bond that a function is a member of; ``is_primary``: as its primary. ``vlans``: names of the
-    VLANs on it.
+    VLANs on it. ``rail``: the first rail above, of an interface that is only below rail ports.
     """
 
     depth: int
@@ -97,6 +97,7 @@ class Part(t.NamedTuple):
     master: str | None = None
     vlans: tuple[str, ...] = ()
     is_primary: bool = False
+    rail: str = ""
 
     @property
     def kind(self) -> str | None:

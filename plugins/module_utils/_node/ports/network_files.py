@@ -434,14 +434,24 @@ class NetworkManager(Backend):
         system = self._system
         remedy = "see 'journalctl -u NetworkManager' for the reason"
         system.check(["nmcli", "connection", "reload"], remedy)
+        again: set[str] = set()
         # a bond before its members, and both before VLANs
         for each in sorted(kept, key=lambda each: (1, 0, 2)[each.part.depth] if each.port.part else 1):
-            if each.ifindex is None or (each.port.part and self._path(each) not in changed):
+            if each.ifindex is None:
                 continue
             name = NM_PREFIX + each.port.rail
             current = system.run(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", each.netdev]).out.strip()
-            command = ["device", "reapply", each.netdev] if current == name else ["connection", "up", "id", name]
-            system.check(["nmcli", "--wait", "%d" % max(1, round(timeout))] + command, remedy, timeout + 10)
+            activated = current == name and each.part.master not in again
+            if activated and each.port.part and self._path(each) not in changed:
+                continue
+            command = ["nmcli", "--wait", "%d" % max(1, round(timeout))]
+            up, reapply = command + ["connection", "up", "id", name], command + ["device", "reapply", each.netdev]
+            if activated and not each.part.kind:
+                system.check(reapply, remedy, timeout + 10)
+            elif not activated or system.run(reapply, timeout + 10).rc:
+                # some options of bonds cannot be applied to an active profile; its members are released
+                system.check(up, remedy, timeout + 10)
+                again.add(each.netdev)
 
     def replaced(self, each: Kept, facts: Facts) -> list[Section]:
         foreign_netdevs.check_profiles(self._system, each)

@@ -109,7 +109,7 @@ class Plan:
             elif link and found.setdefault(link.ifindex, (port, link))[0] is not port:
                 other = found[link.ifindex][0]
                 key = "pci" if port.pci else "netdev"
-                message = "%s is also the interface of %s (%s)" % (link.name, other.place, other.rail)
+                message = "%s is also the interface of %s (%s)" % (link.name, other.place, other.label)
                 self.errors.append(RailyardError(message, at(port, key), "give each rail port its own"))
         renamed = self._links_to_rename(found)
         self._rename({index: found[index] for index in renamed})
@@ -149,7 +149,7 @@ class Plan:
         for index, why in sorted(waiting.items()):
             port, link = found[index]
             text = "%s: %s becomes %s at the next boot, not now: %s"
-            self.reboot_reasons.append(text % (port.rail, link.name, port.netdev, why))
+            self.reboot_reasons.append(text % (port.label, link.name, port.netdev, why))
         return renamed
 
     def _holder(self, name: str, except_index: int) -> Link | None:
@@ -275,7 +275,7 @@ class Plan:
                 self._change(name, "state", "down", "up", self._disturbing_change(link, up=True))
             elif self._system.read("/sys/class/net/%s/carrier" % link.name) != "1":
                 text = "%s (%s) has no carrier: see its cable and the switch port"
-                self.warnings.append(text % (link.name, port.rail))
+                self.warnings.append(text % (link.name, port.label))
             wanted = [("ipv4", key, value) for key, value in sorted(port.sysctl.items())]
             for key, value in sorted(SYSCTL_6.items()):
                 if sysctl.read(self._system, _conf(link), key, "ipv6") is not None:

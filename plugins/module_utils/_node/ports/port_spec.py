@@ -113,6 +113,11 @@ class Port(t.NamedTuple):
     part: Part | None = None
 
     @property
+    def label(self) -> str:
+        """The rail for messages; of an interface that is only below rail ports, the first of their rails."""
+        return (self.part.rail if self.part else "") or self.rail
+
+    @property
     def sides(self) -> list[Side]:
         """The port's settings of IPv4 and IPv6, in this order, without versions that have no address."""
         found = [Side("address", self.address, self.gateway)] if self.address else []

@@ -45,9 +45,22 @@ class Tools(t.NamedTuple):
 
 
 class LivePort:
-    """The observed state of a port. ``dcb`` is None if its driver does not support DCB."""
+    """The observed state of a port. ``dcb`` is None if its driver does not support DCB.
 
-    def __init__(self, system: System, tools: Tools, place: str, netdev: str, function: str | None, vfs: bool) -> None:
+    :param vfs: whether RDMA devices of VFs are included.
+    :param part: the numbers of these VFs; None: all.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        tools: Tools,
+        place: str,
+        netdev: str,
+        function: str | None,
+        vfs: bool,
+        part: range | None = None,
+    ) -> None:
         self._system = system
         self._tools = tools
         self.place = place
@@ -63,7 +76,8 @@ class LivePort:
         self.ecn = self._congestion.observe() if self._congestion else None
         functions = [] if function is None else [function]
         if vfs and function:
-            functions += pci_functions.virtual_functions(system, function)
+            of_port = pci_functions.virtual_functions(system, function)
+            functions += [vf for number, vf in enumerate(of_port) if part is None or number in part]
         self._class_files: dict[tuple[str, int], str] = {}
         self.rdma = [row for each in functions for row in self._rdma(each)]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import TSA_NUMBERS
@@ -55,7 +56,12 @@ QOS_SPEC = {
     "nccl": {"type": "dict"},
 }
 
-PORT_SPEC: dict[str, t.Any] = {"netdev": {"type": "str"}, "pci": {"type": "str"}}
+PORT_SPEC: dict[str, t.Any] = {
+    "netdev": {"type": "str"},
+    "pci": {"type": "str"},
+    "range": {"type": "str"},
+    "qos": {"type": "dict", "options": QOS_SPEC},
+}
 
 SPEC: dict[str, t.Any] = {
     **MANAGEMENT,
@@ -78,7 +84,7 @@ class Ets(t.NamedTuple):
 
 
 class QosSpec(t.NamedTuple):
-    """The desired QoS of every port. None: not changed. ``priority`` and ``dscp`` are RoCE's, for comparison."""
+    """The desired QoS of a port. None: not changed. ``priority`` and ``dscp`` are RoCE's, for comparison."""
 
     priority: int | None
     dscp: int | None
@@ -107,8 +113,36 @@ def ports(options: Options) -> list[PortReference]:
     return found
 
 
+def vf_ranges(options: Options) -> dict[str, range]:
+    """Return place of a port -> the numbers of its VFs whose RDMA devices are marked, for ports with ``range``."""
+    found: dict[str, range] = {}
+    for number, each in enumerate(options.get("ports") or []):
+        place, text = "ports[%d]" % number, each.get("range")
+        numbers = vf_attributes.numbers(text, 0) if text else None
+        if text and not numbers:
+            raise RailyardError("%r is not a range of VFs" % text, place + ".range", "write first-last, such as 5-9")
+        if numbers:
+            found[place] = numbers
+    return found
+
+
+def qos_of_ports(options: Options) -> dict[str, QosSpec]:
+    """Return place of a port (``ports[2]``) -> its own QoS. Raises all errors at once."""
+    found: dict[str, QosSpec] = {}
+    errors: list[RailyardError] = []
+    for number, port in enumerate(options.get("ports") or []):
+        place = "ports[%d]" % number
+        try:
+            if port.get("qos"):
+                found[place] = qos_of(port)
+        except RailyardError as error:
+            errors += [RailyardError(each.message, "%s.%s" % (place, each.place), each.remedy) for each in error.errors]
+    raise_all(errors)
+    return found
+
+
 def qos_of(options: Options) -> QosSpec:
-    """The option ``qos``, checked for contradictions. Raises all errors at once."""
+    """The option ``qos`` of the module or of a port, checked for contradictions. Raises all errors at once."""
     qos = options.get("qos") or {}
     errors: list[RailyardError] = []
     buffers = qos.get("buffers") or {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""QoS of RoCE on rail ports: the same settings on all of them, applied as a whole."""
+"""QoS of RoCE on rail ports: settings of all ports, or of one, applied as a whole."""
 
 from __future__ import annotations
 
@@ -53,7 +53,11 @@ class RoceQos(PersistentSubsystem):
         self._options = options
         self._gather = options.get("state") == "gathered"
         self._ports = qos_spec.ports(options)
-        self._spec = qos_spec.qos_of({} if self._gather or self._absent else options)
+        self._vf_ranges = qos_spec.vf_ranges(options)
+        desired = {} if self._gather or self._absent else options
+        self._spec = qos_spec.qos_of(desired)
+        # Place of a port -> its own QoS in place of that of all ports.
+        self._own = qos_spec.qos_of_ports(desired)
         self._host_dcbx = options.get("dcbx", "host") == "host"
         self._tolerant = options.get("others") == "warn"
         self._vfs = options.get("vfs") is not False
@@ -87,7 +91,8 @@ class RoceQos(PersistentSubsystem):
                 message = "%s is the netdev %s, as is %s" % (port.netdev or port.pci, netdev, taken[0].place)
                 errors.append(RailyardError(message, port.place, "name each port once"))
                 continue
-            seen.live.append(LivePort(self._system, self._tools, port.place, netdev, function, self._vfs))
+            part = self._vf_ranges.get(port.place)
+            seen.live.append(LivePort(self._system, self._tools, port.place, netdev, function, self._vfs, part))
         raise_all(errors)
         others = [other._asdict() for other in dcb_managers.others(self._system)]
         seen.update(ports=[live.state() for live in seen.live], others=others)
@@ -125,8 +130,8 @@ class RoceQos(PersistentSubsystem):
                 remedy = "leave the management network's ports out"
                 errors.append(Refused("%s %s" % (live.netdev, why), live.place, remedy))
                 continue
-            errors += live.refusals(self._spec, self._host_dcbx)
-            self.warnings += live.warnings(self._spec)
+            errors += live.refusals(self._spec_of(live), self._host_dcbx)
+            self.warnings += live.warnings(self._spec_of(live))
         netdevs = [live.netdev for live in seen.live]
         for other in others:
             if other.netdev and other.netdev not in netdevs:
@@ -138,17 +143,22 @@ class RoceQos(PersistentSubsystem):
                 errors.append(Refused(other.message, other.netdev or "node", remedy))
         manager = self._manager(seen.live, errors)
         raise_all(errors)
-        found = [change for live in seen.live for change in live.changes(self._spec, self._host_dcbx)]
+        found = [change for live in seen.live for change in live.changes(self._spec_of(live), self._host_dcbx)]
         found += manager
-        found += [change for live in seen.live for change in live.rdma_changes(self._spec)]
+        found += [change for live in seen.live for change in live.rdma_changes(self._spec_of(live))]
         return found + self._boot_changes(seen) if self._persist else found
+
+    def _spec_of(self, live: LivePort) -> qos_spec.QosSpec:
+        """Return the desired QoS of a port."""
+        return self._own.get(live.place, self._spec)
 
     def _manager(self, live: t.Sequence[LivePort], errors: list[RailyardError]) -> list[Change]:
         """Load the connection manager if its defaults are desired."""
         tools = self._tools
         if tools is None or tools.defaults.has_manager() or not any(each.rdma for each in live):
             return []
-        if self._spec.rdma_cm_tos is None and self._spec.roce_mode is None:
+        specs = [self._spec_of(each) for each in live]
+        if all(spec.rdma_cm_tos is None and spec.roce_mode is None for spec in specs):
             return []
         system = self._system
         modprobe = system.which("modprobe") or "modprobe"
@@ -176,7 +186,10 @@ class RoceQos(PersistentSubsystem):
         again |= {name for port in self._ports for name in (port.netdev, port.pci)}
         left = without([each for each in boot.staying([]) if each.id == "qos"], "qos", again)
         options = {key: self._options.get(key) for key in ("qos", "dcbx", "others", "vfs")}
-        options["ports"] = [{"pci": port.pci, "netdev": port.netdev} for port in self._ports]
+        rows: list[dict[str, t.Any]] = [{"pci": port.pci, "netdev": port.netdev} for port in self._ports]
+        for row, given in zip(rows, self._options.get("ports") or ()):
+            row.update({key: given[key] for key in ("range", "qos") if given.get(key)})
+        options["ports"] = rows
         return boot.changes(options, self._events(), left=left)
 
     def _events(self) -> list[str]:

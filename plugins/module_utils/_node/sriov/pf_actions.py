@@ -51,13 +51,20 @@ class Pf(PfState):
     """A PF whose VFs can be created, removed, configured and bound. Failures raise :class:`RailyardError`.
 
     :param holders_of: a function that returns the holders of VFs, for tests.
+    :param ours: the numbers of the VFs that may be configured; None: all.
     """
 
     def __init__(
-        self, system: System, table: Rtnetlink, address: str, holders_of: vf_holders.Holders = vf_holders.of
+        self,
+        system: System,
+        table: Rtnetlink,
+        address: str,
+        holders_of: vf_holders.Holders = vf_holders.of,
+        ours: range | None = None,
     ) -> None:
         super().__init__(system, table, address)
         self._holders_of = holders_of
+        self.ours = ours
 
     def cannot(self, name: str, value: t.Any) -> str:
         """Return why an attribute cannot be set to the value on this PF's VFs; empty if no reason is known."""

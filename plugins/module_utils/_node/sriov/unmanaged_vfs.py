@@ -34,10 +34,21 @@ RULE = (
     'SUBSYSTEM=="net", ACTION!="remove", TEST=="device/physfn", '
     'ATTR{device/physfn/uevent}=="*PCI_SLOT_NAME=%s*", ENV{NM_UNMANAGED}="1"\n'
 )
+# Added to the rule for one VF only. The kernel creates the link before a driver binds.
+OF_VF = 'TEST=="device/physfn/virtfn%d/net/$kernel", '
 UNREAD = "# udev has yet to read this.\n"
 INSTALLED = "/etc/NetworkManager"
 RUNNING = "/run/systemd/units/invocation:NetworkManager.service"
 TIMEOUT = 60.0
+
+
+def _lines(pf: Pf) -> str:
+    """Return the rule for all VFs of a PF, or one for each VF if some of them have another owner."""
+    return "".join([RULE % pf.pci] if pf.ours is None else [OF_VF % number + RULE % pf.pci for number in pf.ours])
+
+
+def _own_vfs(pf: Pf) -> list[Row]:
+    return [vf for vf in pf.vfs if pf.ours is None or vf["index"] in pf.ours]
 
 
 class UnmanagedVfs:
@@ -68,28 +79,28 @@ class UnmanagedVfs:
         """
         pfs = self._without_used_vfs(pfs) if self._system.exists(INSTALLED) else []
         if not self._persist:
-            pfs = [pf for pf in pfs if RULE % pf.pci not in self._applied.get(FILE, "")]
+            pfs = [pf for pf in pfs if _lines(pf) not in self._applied.get(FILE, "")]
         changes = self._rule_changes(pfs, replaced) if pfs else self._file_changes(self._file, None)
         return changes + (self._file_changes(LIVE_FILE, None) if self._persist else [])
 
     def removal(self, functions: t.Collection[str] | None) -> list[Change]:
         """Return the changes that remove the rules of these PFs; None: of all PFs. udev notices this by itself."""
-        removed = [RULE % pci for pci in functions or ()]
+        removed = tuple("PCI_SLOT_NAME=%s*" % pci for pci in functions or ())
         changes = []
         for path in (FILE, LIVE_FILE) if self._persist else (LIVE_FILE,):
             lines = (self._texts[path] or "").splitlines(True) if functions is not None else []
-            left = [line for line in lines if line not in removed]
+            left = [line for line in lines if not any(mark in line for mark in removed)]
             has_rule = any(not line.startswith("#") for line in left)
             changes += self._file_changes(path, "".join(left) if has_rule else None)
         return changes
 
     def _rule_changes(self, pfs: t.Sequence[Pf], replaced: t.Container[str]) -> list[Change]:
         path, present = self._file, self._texts[self._file]
-        text = HEAD + "".join(sorted(RULE % pf.pci for pf in pfs))
+        text = HEAD + "".join(sorted(map(_lines, pfs)))
         if present == text:
             return []
         new = [pf for pf in pfs if not self._has_rule(pf)]
-        up = [(pf, vf) for pf in new for vf in self._free(vf for vf in pf.vfs if vf["pci"] not in replaced)]
+        up = [(pf, vf) for pf in new for vf in self._free(vf for vf in _own_vfs(pf) if vf["pci"] not in replaced)]
 
         def act() -> None:
             self._apply(pfs)
@@ -112,7 +123,7 @@ class UnmanagedVfs:
         return [Change(path, "rules", present, text, lambda: system.write_file(path, content))]
 
     def _has_rule(self, pf: Pf) -> bool:
-        return any(RULE % pf.pci in text for text in self._applied.values())
+        return any(_lines(pf) in text for text in self._applied.values())
 
     def _without_used_vfs(self, pfs: t.Sequence[Pf]) -> list[Pf]:
         """Return the PFs, without new ones whose VFs NetworkManager may have configured: it would revert that."""
@@ -132,7 +143,7 @@ class UnmanagedVfs:
 
     def _used(self, pf: Pf) -> list[str]:
         """Return the netdevs of VFs that have an address, or that a bond, bridge or other interface uses."""
-        links = [link for link in (self._link(vf) for vf in pf.vfs) if link]
+        links = [link for link in (self._link(vf) for vf in _own_vfs(pf)) if link]
         if not links:
             return []
         indices = {address.ifindex for address in self._table.addresses() if address.scope not in NARROW_SCOPES}
@@ -156,7 +167,8 @@ class UnmanagedVfs:
         """
         system = self._system
         system.run(["udevadm", "control", "--reload"], TIMEOUT)
-        functions = [vf for pf in pfs for vf in pci_functions.virtual_functions(system, pf.pci)]
+        numbered = [(pf, *each) for pf in pfs for each in enumerate(pci_functions.virtual_functions(system, pf.pci))]
+        functions = [vf for pf, number, vf in numbered if pf.ours is None or number in pf.ours]
         netdevs = [name for vf in functions for name in system.listdir(pci_functions.attribute(vf, "net"))]
         if netdevs:
             paths = ["/sys/class/net/" + name for name in netdevs]

@@ -83,6 +83,10 @@ class PfChanges:
         if self.recount and not pf.driver:
             remedy = "load the PF's driver, and see the kernel's messages (dmesg) if it does not bind"
             found.append(Unsupported("%s has no driver, so its VFs cannot change" % pf.name, port.place, remedy))
+        if self.recount and self.count and pf.vendor.has_roce_lag and pf.bond and not pf.is_switchdev:
+            message = "%s is a member of %s, and VFs in legacy mode end RoCE LAG: the bond loses its RDMA device"
+            remedy = "plan no VFs for members of a bond, take it out of the bond, or use switchdev mode"
+            found.append(Unsupported(message % (pf.name, pf.bond), port.place + ".count", remedy))
         for vf in port.vfs:
             if vf.number >= self.count and port.vf_count is None:
                 found.append(
@@ -113,9 +117,12 @@ class PfChanges:
             return self.errors
         found: list[RailyardError] = []
         if self.recount and pf.count and not self._settings.recreate:
+            others = ""
+            if self.port.ours is not None:
+                others = ", also those outside of the range %s, which have another owner" % self.port.options["range"]
             found.append(
                 Refused(
-                    "%s has %d VFs, which are all removed to have %d" % (pf.name, pf.count, self.count),
+                    "%s has %d VFs, which are all removed to have %d%s" % (pf.name, pf.count, self.count, others),
                     place + ".count",
                     "drain the node, then set allow_recreate: true",
                 )
@@ -159,7 +166,7 @@ class PfChanges:
                 self._plan_existing(vf)
             if self.autoprobe is not False:
                 for row in pf.vfs:
-                    if row["pci"] and not row["driver"]:
+                    if row["pci"] and not row["driver"] and self.port.is_ours(row["index"]):
                         self._add(pf.vf_name(row["index"]), "bound", False, True, self._binder(row["index"]))
 
     def _plan_new(self) -> None:

@@ -28,6 +28,7 @@ PORT_SPEC = {
     "pci": {"type": "str"},
     "netdev": {"type": "str"},
     "count": {"type": "int"},
+    "range": {"type": "str"},
     "attributes": {"type": "list", "elements": "dict", "default": [], "options": VF_SPEC},
 }
 
@@ -51,7 +52,8 @@ class Vf(t.NamedTuple):
 
 
 class Port(t.NamedTuple):
-    """The spec of one PF. ``place``: the place of its options."""
+    """The spec of one PF. ``place``: the place of its options. ``ours``: the numbers of the VFs that are configured;
+    others have another owner. None: all."""
 
     place: str
     pci: str | None
@@ -59,6 +61,10 @@ class Port(t.NamedTuple):
     vf_count: int | None
     vfs: list[Vf]
     options: dict[str, t.Any]
+    ours: range | None = None
+
+    def is_ours(self, number: int) -> bool:
+        return self.ours is None or number in self.ours
 
     @property
     def name(self) -> str:
@@ -88,12 +94,23 @@ def _port(place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError
     count = options.get("count")
     if count is not None and count < 0:
         errors.append(RailyardError("%d is not a number of VFs" % count, place + ".count", "give 0 or more"))
+    ours = vf_attributes.numbers(options["range"], 0) if options.get("range") else None
+    if options.get("range") and not ours:
+        message = "%r is not a range of VFs" % options["range"]
+        errors.append(RailyardError(message, place + ".range", "write first-last from 0, such as 5-9"))
+    elif ours and count and ours[-1] >= count:
+        message = "VF %d does not exist: count is %d" % (ours[-1], count)
+        errors.append(RailyardError(message, place + ".range", "end the range below count"))
     vfs = [
         _vf("%s.attributes[%d]" % (place, n), each, count, errors)
         for n, each in enumerate(options.get("attributes") or [])
     ]
     port_reference.refuse_duplicates(((vf.number, vf.place) for vf in vfs), "VF", errors)
-    return Port(*reference, count, vfs, dict(options))
+    for vf in vfs:
+        if ours and vf.number not in ours:
+            message = "VF %d is outside of the range %s" % (vf.number, options["range"])
+            errors.append(RailyardError(message, vf.place + ".index", "widen the range, or remove the entry"))
+    return Port(*reference, count, vfs, dict(options), ours)
 
 
 def _vf(place: str, options: t.Mapping[str, t.Any], count: int | None, errors: list[RailyardError]) -> Vf:

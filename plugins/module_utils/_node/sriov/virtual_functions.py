@@ -92,7 +92,7 @@ class SriovVfs(PersistentSubsystem):
                 message = "%s is the PF %s, as is %s" % (port.name, address, same_pf[0].name)
                 errors.append(RailyardError(message, port.place, "name each PF once"))
                 continue
-            observed.pfs.append((port, Pf(self._system, self._table, address, self._holders_of)))
+            observed.pfs.append((port, Pf(self._system, self._table, address, self._holders_of, port.ours)))
         raise_all(errors)
         pfs = [pf for _port, pf in observed.pfs]
         if self._gather:
@@ -112,13 +112,13 @@ class SriovVfs(PersistentSubsystem):
         boot = self._boot()
         self._persistent = boot.read() or {}
         if self._named:
-            self._ports = [port._replace(vf_count=0, vfs=[]) for port in self._ports]
+            self._ports = [port._replace(vf_count=_removed_count(port.options), vfs=[]) for port in self._ports]
             return
         found: dict[str, Port] = {}
         for options in boot.ports():
             address = self._address(options)
             if address:
-                count = 0 if options.get("count") else None
+                count = _removed_count(options) if options.get("count") else None
                 found[address] = Port(boot.file, address, None, count, [], options)
         directory, _slash, prefix = (MARK % "").rpartition("/")
         for name in self._system.listdir(directory):
@@ -250,6 +250,11 @@ class SriovVfs(PersistentSubsystem):
         ports = [_without_none(port.options) for port, _pf in kept]
         options = {"ports": ports, "timeout": self._settings.timeout, "autoprobe": self._settings.autoprobe}
         return self._boot().changes(_without_none(options) if kept else None)
+
+
+def _removed_count(options: t.Mapping[str, t.Any]) -> int | None:
+    """Return the number of VFs that removal leaves: 0, or None for no change, if some VFs have another owner."""
+    return None if options.get("range") else 0
 
 
 def _port_state(pf: Pf) -> Row:

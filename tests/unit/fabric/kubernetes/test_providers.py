@@ -195,6 +195,37 @@ def test_groups_that_change_a_policy_make_a_variant_of_their_profile() -> None:
     assert policies[1]["spec"]["nodeSelector"][plan_view.VARIANT] == "hgx-few-vfs"
 
 
+def with_range(text: str, provider: str = "spiderpool", **more: t.Any) -> t.Any:
+    plan = document(provider, "sriov", "prefix", vfs=10, **more)
+    for node in plan["nodes"]:
+        for port in node["ports"]:
+            port["vfs"]["range"] = text
+    return plan
+
+
+@pytest.mark.parametrize("text, pods", [("5-9", 5), ("0-3", 4), ("7-7", 1)])
+def test_pods_get_only_the_vfs_of_the_range(text: str, pods: int) -> None:
+    plan = with_range(text)
+    policies = [each for each in object_components.objects(plan) if each["kind"] == "SriovNetworkNodePolicy"]
+    specs = [each["spec"] for each in policies]
+    assert [spec["nicSelector"]["pfNames"] for spec in specs] == [["enp11s0np0#" + text], ["enp12s0np0#" + text]]
+    assert {(spec["numVfs"], spec["externallyManaged"]) for spec in specs} == {(10, True)}
+    assert webhooks.problems(policies) == [] and not [each for one in policies for each in schema.problems(one)]
+    plugins = object_components.objects(with_range(text, "cni"), REGISTRY)
+    assert any('"pfNames":["enp11s0np0#%s"]' % text in str(each.get("data")) for each in plugins)
+    first, last = (int(number) for number in text.split("-"))
+    options = {"dpdk": {"rails": ["gpu01"], "vfs": pods - 1}}
+    for each in object_components.objects(plan, options) if pods > 1 else ():
+        if each["metadata"]["name"] == "ai-gpu01-hgx-dpdk":
+            assert each["spec"]["nicSelector"]["pfNames"] == ["enp11s0np0#%d-%d" % (first + 1, last)]
+
+
+def test_a_part_of_the_vfs_is_selected_by_netdev() -> None:
+    plan = with_range("5-9", netdev_of=lambda profile, rail: None)
+    with pytest.raises(RailyardError, match=r"rails.gpu01.vfs.range.*give the rail's ports a `netdev`"):
+        list(object_components.objects(plan))
+
+
 def test_dpdk_takes_the_last_vfs_of_its_rails() -> None:
     plan = ("spiderpool", "sriov", "prefix")
     options: dict[str, t.Any] = {"dpdk": {"rails": ["gpu02"], "vfs": 3}}

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.node_selectors import ALL, Selector
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range
 
 
@@ -61,6 +62,7 @@ class Pool:
     block: int | None = None
     # node -> network that the manifest assigns to it, as text
     static: dict[str, str] = field(default_factory=dict)
+    selector: Selector = ALL
 
     @property
     def inline(self) -> bool:
@@ -88,12 +90,19 @@ class PodNetwork:
     mtu: int | None = None
     isolated: bool | None = None
     match_master: bool = False
+    # VLAN of the interface above the port, which the master is, and its name if it is not PORT.VLAN
+    vlan: int | None = None
+    vlan_name: str | None = None
     vfs: dict[str, t.Any] = field(default_factory=dict)
 
 
 @dataclass
 class Device:
-    """A resource of a device plugin and its ports. ``shared``: pods share the port; otherwise, each pod gets a VF."""
+    """A resource of a device plugin and its ports. ``shared``: pods share the port; otherwise, each pod gets a VF.
+
+    ``vf_range``: the VFs that it selects, such as ``5-9``; None: all. ``driver``: the kind of driver of its VFs if pods
+    get no netdev from it, such as ``vfio-pci``.
+    """
 
     place: Place
     resource: str
@@ -103,6 +112,33 @@ class Device:
     vfs: int | None = None
     mtu: int | None = None
     link: str | None = None
+    vf_range: str | None = None
+    driver: str | None = None
+    nodes: Selector = ALL
+
+
+@dataclass
+class HostInterface:
+    """A network interface of nodes, from a file or manifest that configures it or reports its state.
+
+    ``nodes``: the nodes that have it; ``ALL`` if the source does not say. ``addresses``: (number, prefix length, bits).
+    ``link``: ``eth`` or ``ib``. ``members``: of a bond, by netdev. ``bond``: keys of the fabric file's ``bond``.
+    ``parent``, ``vlan``: of a VLAN.
+    """
+
+    place: Place
+    name: str
+    nodes: Selector = ALL
+    addresses: list[tuple[int, int, int]] = field(default_factory=list)
+    mtu: int | None = None
+    link: str | None = None
+    mac: str | None = None
+    pci: str | None = None
+    rdma: str | None = None
+    members: list[str] = field(default_factory=list)
+    bond: dict[str, t.Any] = field(default_factory=dict)
+    parent: str | None = None
+    vlan: int | None = None
 
 
 @dataclass
@@ -120,6 +156,16 @@ class Facts:
     networks: list[PodNetwork] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
+    # interfaces of nodes
+    interfaces: list[HostInterface] = field(default_factory=list)
+    # the selector of each server model, if nodes have different ports
+    models: list[Selector] = field(default_factory=lambda: [ALL])
+    # whether there are Helm values of which the chart is unknown
+    unknown_charts: bool = False
+    # node -> index, of the nodes that the user names
+    node_indexes: dict[str, int | None] = field(default_factory=dict)
+    # prefix of the resources of SR-IOV policies, which do not contain it
+    resource_prefix: str = ""
     # reserved addresses, by name
     taken: dict[str, list[Range]] = field(default_factory=dict)
     # networks that no rail may overlap

@@ -19,7 +19,7 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
 _KEY = re.compile(r"( *)(- +)?[\"']?([A-Za-z][\w./-]*)[\"']?\s*:(\s|$)")
 _HEAD = re.compile(r"( *)(apiVersion|kind)\s*:\s*\S")
-_VALUES = re.compile(r"( *)(rdma|sriov|rdmaSharedDevicePlugin)\s*:\s*(#.*)?$")
+_VALUES = re.compile(r"( *)(rdma|sriov|rdmaSharedDevicePlugin|sriovDevicePlugin)\s*:\s*(#.*)?$")
 # A JSON document that may be a manifest or the configuration of a device plugin.
 _JSON = re.compile(r'\s*\{[\s\S]*"(apiVersion|configList|resourceList)"\s*:')
 _VARIABLE = re.compile(r"\$(\{[^}]*\}|[A-Za-z_]\w*)")

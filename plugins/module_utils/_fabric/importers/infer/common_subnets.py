@@ -11,7 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, name_counting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
     Addressed,
     Addressing,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import re
 import typing as t
-from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, name_counting
@@ -19,7 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     PodNetwork,
     Pool,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import (
+    interface_stack,
+    port_drafts,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft, bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     did_you_mean,
     natural,
@@ -32,33 +36,11 @@ _OF_NODE = re.compile(r"(.+)-rail([0-9]{1,3})-([a-z0-9.-]+)\Z")
 MAX_RAILS = 64
 
 
-@dataclass
-class Draft:
-    """A rail under construction. ``number``: the number in the names of its objects, from 0 or 1."""
-
-    place: Place
-    number: int | None = None
-    netdev: str | None = None
-    pci: str | None = None
-    resource: str | None = None
-    network: str | None = None
-    namespace: str = ""
-    networks: list[PodNetwork] = field(default_factory=list)
-    devices: list[Device] = field(default_factory=list)
-    pools: list[Pool] = field(default_factory=list)
-    # attributes that were inferred from the numbering
-    counted: list[str] = field(default_factory=list)
-
-    @property
-    def label(self) -> str:
-        """Return the name to show in messages."""
-        return self.network or self.resource or self.netdev or self.pci or "a rail"
-
-
 def drafts(facts: Facts, found: Found) -> list[Draft]:
     """Return all rails in their order, with the facts about each."""
     _remove_duplicates(facts, found)
-    rails = _of_devices(facts, found)
+    interface_stack.resolve_masters(facts)
+    rails = port_drafts.of_devices(facts, found)
     for network in facts.networks:
         _add_network(network, rails, facts, found)
     for ask in facts.asks:
@@ -82,68 +64,6 @@ def _remove_duplicates(facts: Facts, found: Found) -> None:
             message = "the pool %s has two different definitions" % shown(pool.name)
             found.add(import_rules.TWICE, pool.place, message, "keep one of the two", "the first of them")
     facts.pools = list(first.values())
-
-
-# -- ports and resources ---------------------------------------------------------------------------------------------
-
-
-def _of_devices(facts: Facts, found: Found) -> list[Draft]:
-    """Return one draft per port that device plugins register. Report resources of several ports."""
-    rails: list[Draft] = []
-    ports_of: dict[str, set[str]] = {}
-    for device in facts.devices:
-        identities = (netdev or address or "" for netdev, address in _ports(device))
-        ports_of.setdefault(bare(device.resource), set()).update(identities)
-    for device in facts.devices:
-        ports = ports_of[bare(device.resource)]
-        if len(ports) > 1:
-            message = "%s selects %s: a pod gets any or all of them" % (
-                shown(device.resource),
-                name_counting.compact(sorted(ports, key=natural)),
-            )
-            remedy = "give the port of each rail a resource of its own"
-            found.add(import_rules.ONE_RESOURCE, device.place, message, remedy, "a rail and a resource for each port")
-        if device.netdevs and device.pci and len(device.netdevs) != len(device.pci):
-            numbers = (shown(device.resource), len(device.netdevs), len(device.pci))
-            message = "%s selects %d ports by name and %d by PCI address" % numbers
-            remedy = "write pci of each port, of %s, into the profile" % ", ".join(device.pci[:8])
-            found.add(import_rules.NOT_KNOWN, device.place, message, remedy, "only the names")
-        for netdev, address in _ports(device):
-            draft = _find_by_port(rails, netdev, address)
-            if draft is None:
-                draft = Draft(device.place)
-                rails.append(draft)
-            before = draft.netdev, draft.pci
-            draft.netdev, draft.pci = draft.netdev or netdev or None, draft.pci or address
-            if before == (None, None):
-                pass
-            elif any(bare(other.resource) != bare(device.resource) for other in draft.devices):
-                names = (draft.netdev or draft.pci, draft.devices[0].resource, device.resource)
-                message = "%s is in two resources, %s and %s" % names
-                remedy = "keep one: its devices are counted twice"
-                found.add(import_rules.RESOURCE_TWICE, device.place, message, remedy, "the first")
-            draft.devices.append(device)
-            if len(ports) == 1 and draft.resource is None:
-                draft.resource = device.resource
-    return rails
-
-
-def _ports(device: Device) -> list[tuple[str, str | None]]:
-    """Return the ports of a resource as (netdev, PCI address). The netdev may be empty, the address None."""
-    if device.netdevs and len(device.netdevs) == len(device.pci):
-        return list(zip(device.netdevs, device.pci))
-    return [(name, None) for name in device.netdevs] or [("", address) for address in device.pci]
-
-
-def bare(resource: str) -> str:
-    """Return a resource's name without its prefix."""
-    return resource.rpartition("/")[2]
-
-
-def _find_by_port(rails: t.Sequence[Draft], netdev: str, address: str | None = None) -> Draft | None:
-    return next(
-        (each for each in rails if (netdev and each.netdev == netdev) or (address and each.pci == address)), None
-    )
 
 
 # -- networks --------------------------------------------------------------------------------------------------------
@@ -174,16 +94,21 @@ def _find_or_add(network: PodNetwork, rails: list[Draft], facts: Facts, found: F
     """Return the draft of a network's port or resource, or a new one."""
     master = network.masters[0] if network.masters else ""
     address = pci(master)
-    draft = _find_by_port(rails, "" if address else master, address)
+    draft = port_drafts.find_by_port(rails, "" if address else master, address, network.resource)
     if draft is None and network.resource:
         draft = _by_resource(network, rails, found)
     elif draft is not None and network.resource:
         _check_resource(network, draft, rails, found)
     if draft is None:
         draft = next((each for each in rails if any(network.name == other.name for other in each.networks)), None)
+    if draft is not None and draft.networks and network.vlan != draft.vlan:
+        # another VLAN of the port is another rail
+        twins = [each for each in rails if each.netdev == draft.netdev and each.vlan == network.vlan]
+        draft = twins[0] if twins else None
     if draft is None:
         draft = Draft(network.place, netdev=None if address else master or None, pci=address)
         rails.append(draft)
+    draft.vlan, draft.vlan_name = network.vlan, network.vlan_name
     if master and draft.netdev is None and not address:
         draft.netdev = master
     # without a device plugin's configuration, only the network contains the resource
@@ -376,7 +301,7 @@ def _add_pools(rails: list[Draft], facts: Facts, found: Found) -> None:
             continue
         if node:
             netdev, number = node.group(1), int(node.group(2))
-            draft = _find_by_port(rails, netdev) or next(
+            draft = port_drafts.find_by_port(rails, netdev) or next(
                 (each for each in rails if _number_in_names(each) == number), None
             )
             if draft is None:

@@ -15,9 +15,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import common_subnets
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import (
+    common_subnets,
+    host_addresses,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.node_prefixes import prefixes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
     BLOCK,
     NONE,
@@ -50,14 +53,21 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
 
     :param nodes: number of known nodes.
     """
+    own = host_addresses.own_addresses(drafts, facts)
+    facts.claims = [
+        each for each in facts.claims if each.range.size > 1 or (each.range.first, each.range.bits) not in own
+    ]
     if any(_by_prefix(draft) for draft in drafts) and not any(_in_one_subnet(draft) for draft in drafts):
-        return prefixes(drafts, facts, found)
+        result = prefixes(drafts, facts, found)
+        host_addresses.keep(drafts, facts, nodes, result, found)
+        return result
     result = Addressing()
     for place, draft in enumerate(drafts, 1):
         for bits in (IPV4, IPV6):
             rail_addresses = _of_pools(draft, bits, found)
             if rail_addresses:
                 result.rails[bits][place] = rail_addresses
+    host_addresses.add_subnets(drafts, facts, result)
     if not result.rails[IPV4] and not result.rails[IPV6] and infiniband:
         result.mode = NONE
         return result
@@ -71,10 +81,15 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
     common_subnets.divide_pools(drafts, result, found)
     common_subnets.report_overlaps(drafts, result, found)
     _of_blocks(drafts, result, found)
+    for place, draft in enumerate(drafts, 1):
+        for bits in (IPV4, IPV6):
+            if place in result.rails[bits]:
+                _exclude_used(draft, result.rails[bits][place], facts)
+    kept = host_addresses.keep(drafts, facts, nodes, result, found)
     free = []
     for place, draft in enumerate(drafts, 1):
         rail = result.rails[IPV4].get(place) or result.rails[IPV6].get(place)
-        free.extend([(draft, rail)] if rail else [])
+        free.extend([(draft, rail)] if rail and place not in kept else [])
     free = [
         (draft, rail)
         for draft, rail in free
@@ -220,9 +235,6 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
 
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:
     """Set the rail's ``hosts`` to addresses that no object can allocate. Return whether there are any."""
-    for name, reserved in facts.taken.items():
-        exclude(rail, name, common([rail.net.addresses], reserved))
-    exclude(rail, "routers", _routers(draft, rail))
     claimed = claimed_addresses.within(facts.claims, rail.net) + rail.pods + rail.all_taken
     if rail.gateway is not None:
         claimed.append(single(rail.gateway, rail.net.bits))
@@ -242,6 +254,13 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
         found.add(import_rules.NO_HOSTS, draft.place, message, remedy, "no hosts: ports get no address")
         rail.note = "; ".join(filter(None, (rail.note, "DECIDE: hosts; the manifests leave no addresses for ports")))
     return bool(rail.hosts)
+
+
+def _exclude_used(draft: Draft, rail: Addressed, facts: Facts) -> None:
+    """Add reserved addresses and routers to ``taken`` of the rail."""
+    for name, reserved in facts.taken.items():
+        exclude(rail, name, common([rail.net.addresses], reserved))
+    exclude(rail, "routers", _routers(draft, rail))
 
 
 def _routers(draft: Draft, rail: Addressed) -> list[Range]:

@@ -12,15 +12,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     embedded_json,
     import_rules,
     manifest_texts,
+    node_selectors,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     NETWORK_OPERATOR,
-    SPIDERPOOL,
     Device,
     Facts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.node_selectors import ALL, Selector
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape, sriov_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
     NUMBER,
@@ -59,21 +59,34 @@ def config_map(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
             _embedded(manifest, value, facts, found)
 
 
-def _embedded(manifest: manifest_texts.Manifest, value: Scalar, facts: Facts, found: Found, prefix: str = "") -> None:
+def _embedded(
+    manifest: manifest_texts.Manifest,
+    value: Scalar,
+    facts: Facts,
+    found: Found,
+    prefix: str = "",
+    nodes: Selector = ALL,
+) -> None:
     place = Place(manifest.file, value.line, value.column, "config.json")
     root = embedded_json.of_scalar(value, Mapping, place, "the device plugin's configuration", found)
-    configuration(manifest, root, facts, found, prefix)
+    configuration(manifest, root, facts, found, prefix, nodes)
 
 
 def configuration(
-    manifest: manifest_texts.Manifest, root: Value | None, facts: Facts, found: Found, prefix: str = ""
+    manifest: manifest_texts.Manifest,
+    root: Value | None,
+    facts: Facts,
+    found: Found,
+    prefix: str = "",
+    nodes: Selector = ALL,
 ) -> None:
     """Read the configuration of a device plugin for shared devices or VFs.
 
     :param prefix: default prefix of resource names; empty for the plugin's own default.
+    :param nodes: the nodes of the plugin.
     """
     if object_shape.entry(root, "resourceList") is not None:
-        sriov_kinds.resource_list(manifest, root, facts, found, prefix or "intel.com")
+        sriov_kinds.resource_list(manifest, root, facts, found, prefix or "intel.com", nodes)
     entries = object_shape.entry(root, "configList")
     if entries is None:
         return
@@ -90,6 +103,7 @@ def configuration(
             found.add(import_rules.KIND, place, "%s instead of a mapping" % item.kind, "write an object", "nothing")
             continue
         device = _device(manifest, item, path, prefix or _PREFIX, found)
+        device.nodes = nodes
         bare = device.resource.partition("/")[2]
         if bare in names:
             message = "%s is registered twice: the plugin's socket has the name without the prefix" % shown(bare)
@@ -151,46 +165,7 @@ def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix:
         remedy = 'write selectors: {"ifNames": ["..."]}'
         found.add(import_rules.SELECTOR, fields.place_of("selectors"), message, remedy, "the resource without a port")
     full = "%s/%s" % (fields.text("resourcePrefix") or prefix, name)
-    return Device(fields.place, full, True, netdevs)
-
-
-def values(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> bool:
-    """Read Helm values of Spiderpool's chart. Return False for any other mapping."""
-    root = manifest.root
-    plugin = object_shape.entry(root, "rdma", "rdmaSharedDevicePlugin") or object_shape.entry(
-        root, "rdmaSharedDevicePlugin"
-    )
-    operator = object_shape.entry(root, "sriov")
-    known = isinstance(plugin, Mapping) or (
-        isinstance(operator, Mapping) and ("install" in operator.entries or "resourcePrefix" in operator.entries)
-    )
-    if not known:
-        return False
-    facts.provider(SPIDERPOOL)
-    setup = object_shape.entry(plugin, "deviceConfig")
-    install = object_shape.text_at(plugin, "install").lower() == "true"
-    if isinstance(setup, Mapping):
-        configuration(manifest, setup, facts, found)
-    elif install and isinstance(plugin, Mapping):
-        place = object_shape.place_at(manifest, plugin, "rdma.rdmaSharedDevicePlugin")
-        message = "the shared device plugin is installed without deviceConfig.configList, whose default is empty"
-        found.add(import_rules.NO_RESOURCES, place, message, "add an entry for each rail", "no shared devices")
-    _report_removed_values(manifest, found)
-    return True
-
-
-def _report_removed_values(manifest: manifest_texts.Manifest, found: Found) -> None:
-    settings = object_shape.entry(manifest.root, "coordinator")
-    if not isinstance(settings, Mapping):
-        return
-    for key, ours in (("detectGateway", "enableGatewayDetection"), ("detectIPConflict", "enableIPConflictDetection")):
-        if key in settings.entries:
-            use(settings.entries[key][1])
-            place = object_shape.place_at(manifest, settings.entries[key][0], "coordinator." + key)
-            message = "the setting %s was removed and has no effect" % key
-            found.add(
-                import_rules.REMOVED, place, message, "write ipam.%s" % ours, "nothing: the proof reaches every gateway"
-            )
+    return Device(fields.place, full, True, netdevs, link=object_shape.link_type(fields.texts("selectors.linkTypes")))
 
 
 def cluster_policy(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
@@ -198,8 +173,11 @@ def cluster_policy(manifest: manifest_texts.Manifest, facts: Facts, found: Found
     facts.provider(NETWORK_OPERATOR)
     if isinstance(object_shape.entry(manifest.root, "spec", "ofedDriver"), Mapping):
         facts.driver = "container"
+    keys = ("nodeSelector", "nodeAffinity")
+    selectors = [object_shape.entry(manifest.root, "spec", key) for key in keys]
+    nodes = next((node_selectors.read(each) for each in selectors if each is not None), ALL)
     # the operator starts the SR-IOV device plugin with its own prefix, and the shared device plugin without one
     for key, prefix in (("rdmaSharedDevicePlugin", ""), ("sriovDevicePlugin", "nvidia.com")):
         value = object_shape.entry(manifest.root, "spec", key, "config")
         if isinstance(value, Scalar) and not value.null:
-            _embedded(manifest, value, facts, found, prefix)
+            _embedded(manifest, value, facts, found, prefix, nodes)

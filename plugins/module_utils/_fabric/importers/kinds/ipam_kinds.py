@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     embedded_json,
     import_rules,
     manifest_texts,
+    node_selectors,
     pool_ranges,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
@@ -166,6 +167,7 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
     inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
     facts.pools.append(subnet_pool.pool_of(inner, name, found))
     subnet_pool.take_routes(facts.pools[-1], fields.items("routes"))
+    facts.pools[-1].selector = node_selectors.read(fields.any("nodeSelector"))
     facts.pools[-1].block = fields.number("perNodeBlockSize")
     if facts.pools[-1].block:
         message = "nv-ipam divides the pool %s into blocks, and decides itself which node gets which block" % shown(
@@ -194,7 +196,7 @@ def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
     _namespace, name = object_shape.name_of(manifest)
     fields = object_shape.read_spec(manifest, _CIDRPOOL, found)
     facts.provider(NETWORK_OPERATOR)
-    pool = Pool(fields.place, name, None, found.kind)
+    pool = Pool(fields.place, name, None, found.kind, selector=node_selectors.read(fields.any("nodeSelector")))
     facts.pools.append(pool)
     text = fields.text("cidr") or ""
     pool.net = pool_ranges.subnet(text, [], fields.place_of("cidr"), found)

@@ -88,10 +88,11 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
         namespace,
         name,
         _PLUGINS[kind],
-        [network_vlans.port_below(master, kind == "ipoib", place, found)] if master else [],
+        [master] if master else [],
         resource or None,
         mtu=int(mtu) if mtu.isdecimal() and 0 < len(mtu) < 6 and int(mtu) else None,
     )
+    network_vlans.take(network, place, found)
     if kind == "host-device":
         device = object_shape.text_at(plugin, "device")
         address = pci(object_shape.text_at(plugin, "pciBusID"))
@@ -148,10 +149,11 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
         fields.text("networkNamespace") or namespace,
         name,
         attachment,
-        [network_vlans.port_below(master, attachment == "ipoib", fields.place_of("master"), found)] if master else [],
+        [master] if master else [],
         fields.text("resourceName"),
         mtu=fields.number("mtu") or None,
     )
+    network_vlans.take(network, fields.place_of("master"), found)
     if "master" in own_fields and not master:
         message = "the network %s has no master" % shown(name)
         found.add(import_rules.NO_PORT, fields.place, message, "write the port's netdev as master", "no port")

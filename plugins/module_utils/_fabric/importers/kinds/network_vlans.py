@@ -9,6 +9,7 @@ import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import PodNetwork
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
@@ -18,19 +19,25 @@ _VLAN = re.compile(r"(.+)\.([0-9]{1,4})\Z")
 _PARTITION = re.compile(r"(.+)\.([0-9a-f]{4})\Z")
 
 
-def port_below(master: str, infiniband: bool, place: Place, found: Found) -> str:
-    """Return the port of a network's master. Report a VLAN or partition on top of it."""
+def port_below(master: str, infiniband: bool, place: Place, found: Found) -> tuple[str, int | None]:
+    """Return the port of a network's master, and the VLAN on top of it or None. Report a partition on top of it."""
     on_top = (_PARTITION if infiniband else _VLAN).match(master)
     if not on_top or (not infiniband and not 0 < int(on_top.group(2)) < 4095):
-        return master
+        return master, None
     port = on_top.group(1)
-    message = "%s is VLAN %s on top of %s" % (shown(master), on_top.group(2), shown(port))
-    remedy = "configure the VLAN on the leaf; a fabric file supports VLANs only for VFs"
-    if infiniband:
-        message = "%s is the partition 0x%s on top of %s" % (shown(master), on_top.group(2), shown(port))
-        remedy = "set fabric.infiniband.pkeys: [0x%s] for every port" % on_top.group(2)
+    if not infiniband:
+        return port, int(on_top.group(2))
+    message = "%s is the partition 0x%s on top of %s" % (shown(master), on_top.group(2), shown(port))
+    remedy = "set fabric.infiniband.pkeys: [0x%s] for every port" % on_top.group(2)
     found.add(import_rules.NOT_KNOWN, place, message, remedy, "the port %s itself" % shown(port))
-    return port
+    return port, None
+
+
+def take(network: PodNetwork, place: Place, found: Found) -> None:
+    """Replace the masters of a network by the ports below them, and set its VLAN."""
+    for at, master in enumerate(network.masters):
+        network.masters[at], vlan = port_below(master, network.attachment == "ipoib", place, found)
+        network.vlan = network.vlan or vlan
 
 
 def report_partition(value: Scalar, place: Place, found: Found) -> None:

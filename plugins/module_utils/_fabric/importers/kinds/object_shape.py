@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 TEXT, NUMBER, FLAG, TEXTS, FAMILY, ITEMS, ANY = "text", "number", "flag", "texts", "family", "items", "any"
 Shape = t.Mapping[str, t.Any]
 
+_LINKS = {"ether": "eth", "ethernet": "eth", "eth": "eth", "infiniband": "ib", "ib": "ib"}
 _TRUE = frozenset(("true", "yes", "on"))
 _FALSE = frozenset(("false", "no", "off"))
 _WANTED = {
@@ -151,6 +152,12 @@ def plain_text(value: Value | None) -> str:
 def peek(value: Value | None) -> str:
     """Return the text of a scalar without marking it as read; empty for other values."""
     return value.text.strip() if isinstance(value, Scalar) and not value.null else ""
+
+
+def link_type(texts: t.Iterable[str]) -> str | None:
+    """Return ``eth`` or ``ib`` for the link types of a selector or interface; None if it has none or several."""
+    links = {_LINKS[text.lower()] for text in texts if text.lower() in _LINKS}
+    return links.pop() if len(links) == 1 else None
 
 
 def place_at(manifest: Manifest, value: Value, path: str) -> Place:

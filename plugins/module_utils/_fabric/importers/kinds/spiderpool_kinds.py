@@ -8,10 +8,15 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    import_rules,
+    node_selectors,
+    pool_ranges,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     SPIDERPOOL,
     Facts,
+    HostInterface,
     PodNetwork,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
@@ -141,6 +146,9 @@ def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
     fields = object_shape.read_spec(manifest, _POOL, found)
     facts.provider(SPIDERPOOL)
     facts.pools.append(subnet_pool.pool_of(fields, name, found))
+    selector = node_selectors.read(fields.any("nodeAffinity"))
+    # a pool with names of nodes ignores its affinity
+    facts.pools[-1].selector = node_selectors.of_names(facts.pools[-1].nodes) if facts.pools[-1].nodes else selector
     subnet_pool.take_routes(facts.pools[-1], _routes(manifest, fields, found))
     for text in facts.pools[-1].routes:
         net = pool_ranges.exact(text)
@@ -202,11 +210,11 @@ def network(manifest: Manifest, facts: Facts, found: Found) -> None:
             "nothing",
         )
         return
-    facts.networks.append(_network(fields, manifest, (namespace, name), kind, section, found))
+    facts.networks.append(_network(fields, manifest, (namespace, name), kind, section, facts, found))
 
 
 def _network(
-    fields: Fields, manifest: Manifest, name: tuple[str, str], kind: str, section: str, found: Found
+    fields: Fields, manifest: Manifest, name: tuple[str, str], kind: str, section: str, facts: Facts, found: Found
 ) -> PodNetwork:
     def path(key: str) -> str:
         return "%s.%s" % (section, key)
@@ -226,10 +234,9 @@ def _network(
         bool(fields.flag(path("ippools.matchMasterSubnet"))),
     )
     if kind == "ipoib":
-        place = fields.place_of(path("master"))
-        result.masters = [network_vlans.port_below(name, True, place, found) for name in result.masters]
+        network_vlans.take(result, fields.place_of(path("master")), found)
     elif kind in ("macvlan", "ipvlan"):
-        _on_master(fields, result, section, found)
+        _on_master(fields, result, section, facts, found)
     elif kind in ("sriov", "ib-sriov"):
         _on_vfs(fields, result, section, found)
     if result.match_master and kind != "sriov":
@@ -242,32 +249,48 @@ def _network(
     return result
 
 
-def _on_master(fields: Fields, network: PodNetwork, section: str, found: Found) -> None:
-    network.masters = [
-        network_vlans.port_below(name, False, fields.place_of(section + ".master"), found) for name in network.masters
-    ]
+def _on_master(fields: Fields, network: PodNetwork, section: str, facts: Facts, found: Found) -> None:
+    network_vlans.take(network, fields.place_of(section + ".master"), found)
     if not network.masters:
         message = "the network %s has no master" % shown(network.name)
         found.add(
             import_rules.NO_PORT, fields.place, message, "write the port's netdev as %s.master" % section, "no port"
         )
     if len(network.masters) > 1 or fields.has(section + ".bond"):
-        message = "the bond of %s is several ports, and a rail is one" % " and ".join(network.masters)
-        remedy = "use each port as its own rail: RDMA does not work over a bond of two switches"
-        found.add(import_rules.NOT_KNOWN, fields.place_of(section + ".master"), message, remedy, "the first of them")
-        network.masters = network.masters[:1]
-    if fields.number(section + ".vlanID"):
-        message = "VLAN %d on top of %s" % (fields.number(section + ".vlanID") or 0, ", ".join(network.masters))
-        remedy = "configure the VLAN on the leaf; a fabric file supports VLANs only for VFs"
-        found.add(
-            import_rules.NOT_KNOWN, fields.place_of(section + ".vlanID"), message, remedy, "the rail without a VLAN"
-        )
+        _bond(fields, network, section, facts, found)
+    vlan = fields.number(section + ".vlanID")
+    if vlan:
+        network.vlan = vlan
     if not network.resource:
         message = "the network %s has no rdmaResourceName: the webhook cannot add the RDMA resource" % shown(
             network.name
         )
         remedy = "set the resource of its master"
         found.add(import_rules.NO_RESOURCE, fields.place, message, remedy, "the resource of the rail")
+
+
+# Number of a mode of the kernel's bonding driver -> mode of the fabric file.
+_BOND_MODES = {"1": "active-backup", "2": "balance-xor", "4": "802.3ad"}
+
+
+def _bond(fields: Fields, network: PodNetwork, section: str, facts: Facts, found: Found) -> None:
+    """Read a bond of several masters, which Spiderpool makes before it attaches pods."""
+    bond = fields.any(section + ".bond")
+    name = object_shape.text_at(bond, "name")
+    mode = object_shape.text_at(bond, "mode")
+    if not name or len(network.masters) < 2 or mode not in _BOND_MODES:
+        message = "the masters %s of %s are not a bond that a fabric file can have" % (
+            " and ".join(network.masters),
+            shown(network.name),
+        )
+        remedy = "write bond: {name: bond0, mode: 4}, with mode 1 (active-backup), 2 (balance-xor) or 4 (802.3ad)"
+        place = fields.place_of(section + ".master")
+        found.add(import_rules.ATTACHMENT, place, message, remedy, "the first of them")
+        network.masters = network.masters[:1]
+        return
+    place = fields.place_of(section + ".bond")
+    facts.interfaces.append(HostInterface(place, name, members=network.masters, bond={"mode": _BOND_MODES[mode]}))
+    network.masters = [name]
 
 
 def _on_vfs(fields: Fields, network: PodNetwork, section: str, found: Found) -> None:

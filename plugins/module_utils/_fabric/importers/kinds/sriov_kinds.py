@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import embedded_json, import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    embedded_json,
+    import_rules,
+    layout_rules,
+    node_selectors,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     NETWORK_OPERATOR,
     Device,
@@ -78,6 +84,8 @@ _NETWORK: object_shape.Shape = {
     "logLevel": TEXT,
     "logFile": TEXT,
 }
+# Drivers that pass VFs on to virtual machines or user space.
+_PASSED_ON = ("vfio-pci", "igb_uio", "uio_pci_generic")
 # Valid names for the operator up to release 1.6.
 _RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
 
@@ -99,12 +107,9 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
         found.add(
             import_rules.VFS, fields.place_of("numVfs"), message, "set numVfs, at most 127 for ConnectX", "no count"
         )
-    if fields.text("deviceType") == "vfio-pci":
-        message = "vfio-pci has no RDMA device and no netdev in the pod"
-        remedy = "write deviceType: netdevice"
-        found.add(
-            import_rules.NOT_KNOWN, fields.place_of("deviceType"), message, remedy, "VFs with their kernel driver"
-        )
+    driver = "vfio-pci" if fields.text("deviceType") == "vfio-pci" else "vdpa" if fields.text("vdpaType") else None
+    if driver:
+        pass  # reported with the ports, because another resource may have the other VFs of a port
     elif fields.flag("isRdma") is False:
         message = "isRdma is false: pods get VFs without RDMA"
         found.add(import_rules.NOT_KNOWN, fields.place_of("isRdma"), message, "write isRdma: true", "VFs with RDMA")
@@ -115,15 +120,19 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
             import_rules.LINK, fields.place_of("linkType"), message, "write eth or ib", "the attachment's default"
         )
         link = None
+    netdevs, vf_range = _pf_names(fields, "nicSelector.pfNames", found)
     device = Device(
         fields.place,
         resource,
         False,
-        _pf_names(fields, "nicSelector.pfNames", found),
+        netdevs,
         _addresses(fields),
         vfs,
         fields.number("mtu"),
         link,
+        vf_range,
+        driver,
+        node_selectors.read(fields.any("nodeSelector")),
     )
     if not device.netdevs and not device.pci:
         message = "the policy %s selects no port by pfNames or rootDevices" % shown(name)
@@ -132,16 +141,28 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
     facts.devices.append(device)
 
 
-def _pf_names(fields: Fields, key: str, found: Found) -> list[str]:
-    names = []
+def _pf_names(fields: Fields, key: str, found: Found) -> tuple[list[str], str | None]:
+    """Return the netdevs of the ports, and the range of their VFs, as in ``ens3f0#5-9``; None: all VFs."""
+    names: list[str] = []
+    runs: dict[tuple[int, int], None] = {}
     for name in fields.texts(key):
-        port, part, _vfs = name.partition("#")
-        if part:
-            message = "%s is a part of the port's VFs" % shown(name)
-            remedy = "give a rail all VFs of its port"
-            found.add(import_rules.NOT_KNOWN, fields.place_of(key), message, remedy, shown(port))
+        port, part, text = name.partition("#")
         names.append(port)
-    return list(dict.fromkeys(names))
+        parsed = [vf_attributes.numbers(each, 0) for each in text.split(",")] if part else []
+        if None in parsed:
+            message = "%s selects no VFs" % shown(name)
+            found.add(import_rules.RANGE, fields.place_of(key), message, "write first-last, such as #5-9", "all VFs")
+        else:
+            runs.update({(each[0], each[-1]): None for each in parsed if each})
+    if not runs:
+        return list(dict.fromkeys(names)), None
+    first, last = max(runs, key=lambda run: run[1] - run[0])
+    if len(runs) > 1:
+        texts = " and ".join("%d-%d" % run for run in runs)
+        message = "a resource selects the VFs %s, and a rail has one range of VFs" % texts
+        remedy = "select one range, and the same of each port, or write vfs.range of each rail"
+        found.add(layout_rules.OWNER, fields.place_of(key), message, remedy, "range: %d-%d" % (first, last))
+    return list(dict.fromkeys(names)), "%d-%d" % (first, last)
 
 
 def _addresses(fields: Fields) -> list[str]:
@@ -200,10 +221,18 @@ def _on_ethernet(fields: Fields, result: PodNetwork) -> None:
             result.vfs[name] = SWITCH[(fields.text(key) or "").lower()]
 
 
-def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: Found, default_prefix: str) -> None:
+def resource_list(
+    manifest: Manifest,
+    root: Value | None,
+    facts: Facts,
+    found: Found,
+    default_prefix: str,
+    nodes: node_selectors.Selector = node_selectors.ALL,
+) -> None:
     """Read the ``resourceList`` of the SR-IOV device plugin.
 
     :param default_prefix: prefix of resources without ``resourcePrefix``.
+    :param nodes: the nodes of the plugin.
     """
     items = object_shape.entry(root, "resourceList")
     for item in getattr(items, "items", ()):
@@ -225,6 +254,9 @@ def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: F
             selected = [each for each in getattr(selectors, "items", ()) if isinstance(each, Mapping)]
         netdevs: list[str] = []
         addresses: list[str] = []
+        links: list[str] = []
+        drivers: list[str] = []
+        vf_range = None
         for each in selected:
             selector = object_shape.read(
                 manifest,
@@ -247,8 +279,24 @@ def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: F
                 found,
                 path="resourceList[].selectors",
             )
-            netdevs.extend(_pf_names(selector, "pfNames", found))
+            names, part = _pf_names(selector, "pfNames", found)
+            netdevs.extend(names)
+            vf_range = vf_range or part
+            links.extend(selector.texts("linkTypes"))
+            drivers.extend(each for each in selector.texts("drivers") if each in _PASSED_ON)
             addresses.extend(filter(None, map(pci, selector.texts("rootDevices") + selector.texts("pciAddresses"))))
         prefix = fields.text("resourcePrefix") or default_prefix
         name = "%s/%s" % (prefix, fields.text("resourceName") or "")
-        facts.devices.append(Device(fields.place, name, False, netdevs, addresses))
+        facts.devices.append(
+            Device(
+                fields.place,
+                name,
+                False,
+                netdevs,
+                addresses,
+                link=object_shape.link_type(links),
+                vf_range=vf_range,
+                driver=drivers[0] if drivers else None,
+                nodes=nodes,
+            )
+        )

@@ -11,7 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, pool_ranges
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import Fields
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, Network, network

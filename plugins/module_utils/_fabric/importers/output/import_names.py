@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, name_counting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    import_rules,
+    name_counting,
+    node_selectors,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft, bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft, bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
     NONE,
     SUBNET,
@@ -27,6 +31,7 @@ class Names:
     """Derives the section ``names``.
 
     :param rails: names of the rails, in their order.
+    :param profiles: names of the profiles, in the order of ``facts.models``.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class Names:
         rails: t.Sequence[str],
         provider: str,
         attachment: str,
+        profiles: t.Sequence[str],
         found: Found,
     ) -> None:
         self._facts = facts
@@ -43,6 +49,7 @@ class Names:
         self._rails = rails
         self._defaults = facts_of(provider)
         self._attachment = attachment
+        self._profiles = profiles
         self._found = found
         self._place = drafts[0].place
 
@@ -57,7 +64,9 @@ class Names:
         elif prefixes:
             message = "the resources have several prefixes: %s" % ", ".join(sorted(prefixes))
             self._found.add(import_rules.NAMES, self._place, message, "use one prefix", self._defaults.resource_prefix)
-        resources = [bare(draft.resource or "") for draft in self._drafts]
+        if not prefixes and self._facts.resource_prefix not in ("", self._defaults.resource_prefix):
+            section["resource_prefix"] = self._facts.resource_prefix
+        resources = self._resources()
         defaults = ["%s_%s" % (name.replace("-", "_"), self._attachment.replace("-", "_")) for name in self._rails]
         self._template(section, "resource", resources, defaults, SHAPES["resource"][0].match)
         networks = [draft.network or "" for draft in self._drafts]
@@ -77,6 +86,27 @@ class Names:
                     continue
                 self._template(section, "pool" + suffix, names, defaults, SHAPES["pool"][0].match)
         return section
+
+    def _resources(self) -> list[str]:
+        """Return the resource of each rail, with ``{profile}`` for the name of the profile in it."""
+        resources = [bare(draft.resource or "") for draft in self._drafts]
+        if len(self._profiles) < 2:
+            return resources
+        by_profile: list[list[str]] = []
+        for profile, model in zip(self._profiles, self._facts.models):
+            own = [
+                [bare(each.resource) for each in draft.devices if node_selectors.overlap(each.nodes, model)]
+                for draft in self._drafts
+            ]
+            by_profile.append([names[0] if names else "" for names in own])
+            by_profile[-1] = [name.replace(profile.replace("-", "_"), "{profile}") for name in by_profile[-1]]
+        if all(own == by_profile[0] for own in by_profile):
+            return by_profile[0]
+        if any({name for name in names if name} - {resources[at]} for at, names in enumerate(zip(*by_profile))):
+            message = "the resources of rails differ between the profiles %s" % " and ".join(self._profiles)
+            remedy = "use one name, or names with the name of the profile in them, and write names.resource"
+            self._found.add(import_rules.NAMES, self._place, message, remedy, "the names of the first profile")
+        return resources
 
     def _node_pools(self, bits: int) -> list[str]:
         """Return per rail the name of its pools, with ``{node}`` for the node; empty without a common form."""
@@ -152,7 +182,9 @@ class Names:
         if not any(names) or list(names) == list(defaults):
             return
         known = {at: name for at, name in enumerate(names, 1) if name}
-        invalid = [name for name in known.values() if not is_valid(name.replace("{node}", "n"))]
+        invalid = [
+            name for name in known.values() if not is_valid(name.replace("{node}", "n").replace("{profile}", "p"))
+        ]
         if invalid or len(set(known.values())) < len(known):
             message = "a fabric file cannot have the %s names %s" % (
                 key,

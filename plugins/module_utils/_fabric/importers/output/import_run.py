@@ -21,7 +21,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     import_rules,
     manifest_texts,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts, Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    Claim,
+    Facts,
+    Options,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
     Found,
     ImportFinding,
@@ -35,6 +39,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import correlate
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
     device_plugin_kinds,
+    helm_values,
+    host_files,
+    host_interfaces,
     ipam_kinds,
     network_kinds,
     nic_configuration_kinds,
@@ -45,7 +52,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Builder
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import single
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    did_you_mean,
+    expanded,
+    nearest,
+    trailing_number,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
 
@@ -107,7 +120,7 @@ _READERS: dict[str, dict[str, Reader | None]] = {
         "SriovNetworkNodePolicy": sriov_kinds.policy,
         "SriovNetwork": functools.partial(sriov_kinds.network, "sriov"),
         "SriovIBNetwork": functools.partial(sriov_kinds.network, "ib-sriov"),
-        "SriovNetworkNodeState": None,
+        "SriovNetworkNodeState": host_interfaces.sriov_state,
         "SriovNetworkPoolConfig": None,
         "SriovOperatorConfig": None,
         "OVSNetwork": None,
@@ -122,10 +135,14 @@ _READERS: dict[str, dict[str, Reader | None]] = {
     },
     nic_configuration_kinds.GROUP: {
         "NicConfigurationTemplate": nic_configuration_kinds.template,
-        "NicInterfaceNameTemplate": None,
+        "NicInterfaceNameTemplate": host_interfaces.name_template,
         "NicDevice": None,
     },
     ipam_kinds.GROUP: {"IPPool": ipam_kinds.ip_pool, "CIDRPool": ipam_kinds.cidr_pool},
+    host_interfaces.GROUP: {
+        "NodeNetworkConfigurationPolicy": host_interfaces.policy,
+        "NodeNetworkState": host_interfaces.state,
+    },
     "": {"ConfigMap": device_plugin_kinds.config_map},
 }
 
@@ -147,9 +164,17 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
     """
     found = Found()
     facts = Facts()
+    for pattern, keys in (options.nodes or {}).items():
+        names = expanded(pattern)
+        indexes = expanded(str((keys or {}).get("index", "")))
+        for at, node in enumerate(names):
+            given = indexes[at] if len(indexes) == len(names) else ""
+            facts.node_indexes[node] = int(given) if given.isdecimal() else trailing_number(node)
     for name, raw in files:
         before = facts.manifests
         text = manifest_texts.decode(name, raw, found)
+        if host_files.read(text, facts):
+            continue
         for manifest in manifest_texts.manifests(text, found):
             _read(manifest, facts, found)
         asks_before = len(facts.asks)
@@ -158,6 +183,8 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
             message = "no manifest was found in this file"
             remedy = "give files that contain Kubernetes manifests, or pages and scripts with manifests"
             found.add(import_rules.NO_MANIFEST, Place(name), message, remedy, "nothing")
+    for interface in facts.interfaces:
+        facts.claims.extend(Claim(single(each, bits), interface.name) for each, _prefix, bits in interface.addresses)
     for pool in facts.pools:
         facts.claims.extend(claimed_addresses.of_pool(pool))
     drafts = correlate.drafts(facts, found)
@@ -215,9 +242,9 @@ def _kindless(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
     if object_shape.entry(root, "configList") is not None or object_shape.entry(root, "resourceList") is not None:
         found.kind = "the device plugin's configuration"
         device_plugin_kinds.configuration(manifest, root, facts, found)
-    elif device_plugin_kinds.values(manifest, facts, found):
-        found.kind = "the Helm values"
-    else:
+    elif host_interfaces.kindless(manifest, facts):
+        found.kind = "the network configuration"
+    elif not helm_values.read(manifest, facts, found):
         facts.manifests -= 1
 
 

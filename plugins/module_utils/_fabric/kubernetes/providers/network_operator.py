@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     compact,
     made,
+    pod_vfs,
     stated,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import OPERATOR
@@ -235,7 +236,7 @@ def _block(view: View, network: Network) -> int:
     """Return the addresses per node: as many as pods can be attached, but at least two, which nv-ipam requires."""
     planned: int | None = view.fabric["pods_per_node"]
     if planned is None and network.attachment in OF_FUNCTION:
-        planned = max((port.get("vfs") or {}).get("count") or 1 for _variant, _node, port in network.members)
+        planned = max(len(pod_vfs(port)) or 1 for _variant, _node, port in network.members)
     if planned is None:
         raise RailyardError(
             "nv-ipam gives each node a block of addresses, and the number is not set",

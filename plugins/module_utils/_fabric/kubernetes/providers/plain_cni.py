@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import CNI
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import pod_ports
 
 API = "k8s.cni.cncf.io/v1"
 DEFINITION = "NetworkAttachmentDefinition"
@@ -81,7 +82,7 @@ def configurations(view: View, options: Options, node: Node) -> dict[str, str]:
 
 
 def _networks_of(view: View, options: Options, node: Node) -> t.Iterator[tuple[str, Object]]:
-    for port in node["ports"]:
+    for port in pod_ports(node):
         network = view.network_of(node, port)
         yield network.name, configuration(view, options, node, network, port)
 

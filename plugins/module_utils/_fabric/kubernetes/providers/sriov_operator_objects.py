@@ -17,10 +17,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     OF_VF,
     Network,
     Object,
+    Port,
     View,
     made,
+    pod_vfs,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import UPSTREAM, facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 
 API = "sriovnetwork.openshift.io/v1"
@@ -55,25 +58,28 @@ def policies(view: View, options: Options) -> t.Iterator[Object]:
 def _policies(view: View, options: Options, network: Network, variant: str) -> t.Iterator[tuple[str, Object]]:
     netdevs: dict[str, None] = {}
     pcis: dict[str, None] = {}
-    policy, place, count = "", "", 0
+    policy, place, count, ours = "", "", 0, range(0)
     for own, node, port in network.members:
         if own != variant:
             continue
         place = "profiles.%s" % node["profile"]
         # A variant by groups has its own policy in addition to that of the profile.
         policy = port["names"]["policy"] + variant[len(node["profile"]) :]
-        for found, value in ((netdevs, port["netdev"]), (pcis, port["pci"])):
-            if value is not None:
-                found[value] = None
-        count = (port["vfs"] or {}).get("count") or 0
+        for function in functions(port):
+            for found, value in ((netdevs, function["netdev"]), (pcis, function["pci"])):
+                if value is not None:
+                    found[value] = None
+        count, ours = (port["vfs"] or {}).get("count") or 0, pod_vfs(port)
+        refuse_nameless_part([port])
     if not 1 <= count <= MOST_VFS:
         raise RailyardError(
             "%d VFs on each port of rail %s: the operator supports 1 to %d" % (count, network.rail, MOST_VFS),
             place,
             "set `vfs.count`",
         )
-    taken = dpdk_vfs(view, options, network, count, place)
-    selector = _nic(list(netdevs), list(pcis), (0, count - taken - 1) if taken else None)
+    taken = dpdk_vfs(view, options, network, len(ours), place)
+    end = ours.stop - taken
+    selector = _nic(list(netdevs), list(pcis), (ours.start, end - 1) if taken or len(ours) < count else None)
     yield policy, _spec(view, network, variant, network.resource, count, selector)
     if taken:
         kernel_driver = options.dpdk.get("driver", "vfio-pci") == "netdevice"
@@ -83,7 +89,7 @@ def _policies(view: View, options: Options, network: Network, variant: str) -> t
             variant,
             network.resource + DPDK,
             count,
-            _nic(list(netdevs), list(pcis), (count - taken, count - 1)),
+            _nic(list(netdevs), list(pcis), (end, ours.stop - 1)),
         )
         # mlx5 stays bound to its kernel driver under DPDK and needs RDMA; with vfio-pci the operator refuses isRdma.
         spec.update(deviceType="netdevice" if kernel_driver else "vfio-pci", isRdma=kernel_driver)
@@ -118,6 +124,26 @@ def _nic(netdevs: t.Sequence[str], pcis: t.Sequence[str], vfs: tuple[int, int] |
             "give the rail's ports a `netdev` in their profile",
         )
     return {"rootDevices": list(pcis)}
+
+
+def part_of(port: Port) -> str:
+    """Return the suffix of a netdev that selects the port's VFs for pods, such as ``#5-9``; empty: all VFs are."""
+    ours, vfs = pod_vfs(port), port.get("vfs") or {}
+    return "#%d-%d" % (ours.start, ours.stop - 1) if ours and len(ours) < vfs["count"] else ""
+
+
+def refuse_nameless_part(ports: t.Iterable[Port]) -> None:
+    """Refuse ports without a netdev of which some VFs have another owner.
+
+    :raises RailyardError: with the place of the first of them.
+    """
+    for port in ports:
+        if part_of(port) and not port["netdev"]:
+            raise RailyardError(
+                "VFs %s are selected by the netdev of their port, and the port has none" % port["vfs"]["range"],
+                "rails.%s.vfs.range" % port["rail"],
+                "give the rail's ports a `netdev` in their profile",
+            )
 
 
 def dpdk_vfs(view: View, options: Options, network: Network, count: int, place: str) -> int:

@@ -15,6 +15,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
@@ -52,6 +53,12 @@ LONGEST_LABEL = 63
 OF_NETDEV = tuple(name for name, each in ATTACHMENTS.items() if each.master)
 OF_VF = tuple(name for name, each in ATTACHMENTS.items() if each.vfs)
 OF_FUNCTION = (*OF_VF, "host-device")
+
+
+def pod_vfs(port: Port) -> range:
+    """Return the numbers of a port's VFs that pods get. Other VFs of the port have another owner."""
+    vfs = port.get("vfs") or {}
+    return vf_attributes.numbers(vfs.get("range"), vfs.get("count") or 0) or range(0)
 
 
 @dataclass(frozen=True)
@@ -348,7 +355,8 @@ class _Kind:
     name: str
     attachment: str
     rdma_mode: str
-    counts: dict[str, int | None]
+    # rail -> the number of VFs of its port, and the numbers of those for pods
+    counts: dict[str, tuple[int, range] | None]
 
     def takes(self, other: _Kind) -> bool:
         """Return whether the other's nodes are of this kind. Rails that only one of them has are ignored."""
@@ -369,7 +377,7 @@ def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
         if kind is None:
             name = "-".join((profile, *groups)).replace("_", "-")
             kind = kinds[profile, groups] = _Kind(name, node["attachment"], node["rdma_mode"], {})
-        kind.counts.update((port["rail"], (port["vfs"] or {}).get("count")) for port in node["ports"])
+        kind.counts.update((port["rail"], _vf_numbers(port)) for port in node["ports"])
     names: dict[tuple[str, tuple[str, ...]], str] = {}
     variants: dict[str, list[_Kind]] = {}
     taken = {profile for profile, _groups in kinds}
@@ -384,6 +392,10 @@ def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
         same.counts.update(kind.counts)
         names[profile, groups] = same.name
     return {node["name"]: names[node["profile"], tuple(node["groups"])] for node in nodes}
+
+
+def _vf_numbers(port: Port) -> tuple[int, range] | None:
+    return (port["vfs"]["count"], pod_vfs(port)) if port["vfs"] else None
 
 
 def _unused_name(name: str, taken: set[str]) -> str:

@@ -9,8 +9,9 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects as planned
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE, gids_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import (
     pod_name,
@@ -131,12 +132,11 @@ def _gids_of_node(report: NodeReport) -> list[Gid]:
     """Return the GIDs of the IPv4 addresses of a node's ports."""
     live = report.live
     of_rails: list[Gid] = []
-    for port in report.plan["ports"]:
+    for port in compute_ports(report.plan["ports"]):
         device = live.device(port)
         if device is None or not port["address"]:
             continue
-        gids = [row for row in live.info.get("gids") or () if row["device"] == device["device"]]
-        of_rails += _of(port["rail"], bare(port["address"]), gids)
+        of_rails += _of(port["rail"], bare(port["address"]), gids_of(live, device))
     return of_rails
 
 
@@ -144,6 +144,8 @@ def _gids_of_pod(run: Run, report: NodeReport, inside: Row) -> list[Gid]:
     """Return the GIDs of the addresses of a pod on its rails."""
     of_rails: list[Gid] = []
     for spec in rail_specs(view_of(run.fabric, [report.plan]), report.plan):
+        if spec.storage:
+            continue
         for row in inside["addresses"]:
             # with two families NCCL is configured to use IPv4
             if row["netdev"] == spec.interface and (":" not in row["address"] or len(spec.shares) == 1):

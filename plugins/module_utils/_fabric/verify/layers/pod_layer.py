@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import attachment_of, link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE, other_gids
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
@@ -157,6 +159,8 @@ def _rail(run: Run, pod: Pod, spec: RailSpec, twice: t.Mapping[tuple[str, str], 
     """Check a rail of a pod from the interface up, and stop at the first failure that explains the rest."""
     node, rail = pod.report.name, spec.rail
     link = pod.link(spec.interface)
+    if spec.storage and link is None and spec.slot is None and not _attached(pod, spec):
+        return  # the pod does not ask for the rail
     if spec.slot is None and _by_agent(run):
         interfaces = "none recorded by the agent; interfaces: %s" % _names(pod)
         run.fail("RV927", node, rail, "slot of %s" % pod.name, expected="one", found=interfaces)
@@ -187,7 +191,7 @@ def _rail(run: Run, pod: Pod, spec: RailSpec, twice: t.Mapping[tuple[str, str], 
 
 def _no_link(run: Run, pod: Pod, spec: RailSpec, link: Row | None) -> None:
     """Report an interface that is missing or down."""
-    attached = [row for row in pod.seen["networks"] if row["interface"] == spec.interface]
+    attached = _attached(pod, spec)
     cause = None
     if link is None and attached:
         cause = "it was attached (%s) and removed afterwards" % attached[0]["network"]
@@ -198,6 +202,11 @@ def _no_link(run: Run, pod: Pod, spec: RailSpec, link: Row | None) -> None:
     found = "down" if link is not None else "%d interfaces: %s" % (len(pod.found["links"]), _names(pod))
     what = "%s of %s" % (spec.interface, pod.name)
     run.fail("RV920", pod.report.name, spec.rail, what, expected="present and up", found=found, cause=cause)
+
+
+def _attached(pod: Pod, spec: RailSpec) -> list[Row]:
+    """Return the network of the rail that Multus reports; empty if it has not attached the pod to the rail."""
+    return [row for row in pod.seen["networks"] if row["interface"] == spec.interface]
 
 
 def _names(pod: Pod) -> str:
@@ -308,7 +317,7 @@ def _rdma(run: Run, pod: Pod, spec: RailSpec, link: Row, addresses: t.Sequence[s
         expected = (spec.slot or {}).get("rdma") or "its own"
         run.fail("RV925", node, spec.rail, what, expected=expected, found=names, cause=_cause(run, "RV925"))
         return
-    if run.fabric["link_layer"] != "ethernet" or port["rdma"]["type"] == "siw":
+    if link_layer_of(run.fabric, port) != ETHERNET or port["rdma"]["type"] == "siw":
         return  # GIDs do not contain addresses there
     for address in addresses:
         if not of_share(address, spec.shares):
@@ -390,7 +399,7 @@ def _lost(probe: Probe) -> int:
 
 
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
-    cause = _FILTERED.get(run.reports[node].plan["attachment"])
+    cause = _FILTERED.get(attachment_of(run.reports[node].plan, run.port(node, probe.rail)))
     answer, found, over = probe.result["reach"], probe.found, ""
     if answer["received"] == answer["sent"]:
         answer, over, cause = probe.result["reach6"], " over IPv6", "the leaf filters IPv6 or its neighbour discovery"

@@ -18,6 +18,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import EXCLUSIVE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    attachment_of,
+    compute_ports,
+    pod_ports,
+)
 
 NEXT_TABLE = 1000
 
@@ -32,6 +37,7 @@ class RailSpec(t.NamedTuple):
     :param table, priority: those of the plan, if the provider uses them.
     :param table_routes, main_routes: (destination, next hop or None), as text.
     :param isolated: whether the pod has an RDMA device of its own.
+    :param storage: whether only pods that ask for the rail have it.
     :param slot: the row of the agent's record, if the pod holds a slot; ``shares`` is then the slot's addresses alone.
     """
 
@@ -45,6 +51,7 @@ class RailSpec(t.NamedTuple):
     table_routes: tuple[tuple[str, str | None], ...]
     main_routes: tuple[tuple[str, str | None], ...]
     isolated: bool
+    storage: bool = False
     slot: Row | None = None
 
 
@@ -61,7 +68,7 @@ def view_of(fabric: t.Mapping[str, t.Any], nodes: t.Sequence[Row]) -> View:
 
 def rail_specs(view: View, node: Row) -> list[RailSpec]:
     """Return the rails of a node's pods, in rail order."""
-    return [_rail_spec(view, node, port) for port in node["ports"]]
+    return [_rail_spec(view, node, port) for port in pod_ports(node)]
 
 
 def pod_specs(view: View, node: Row, inside: t.Mapping[str, t.Any]) -> list[RailSpec]:
@@ -87,7 +94,7 @@ def _of_slot(spec: RailSpec, row: Row, slots: t.Sequence[Row]) -> RailSpec:
     return spec._replace(shares=shares or spec.shares, slot=row)
 
 
-def transfers(fabric: t.Mapping[str, t.Any], port: Row) -> bool:
+def transfers(fabric: t.Mapping[str, t.Any], port: t.Mapping[str, t.Any]) -> bool:
     """Return whether RDMA between pods is tested on a port.
 
     Soft RDMA of the node receives only in the node's own namespace; the agent makes a soft device in the pod.
@@ -95,13 +102,14 @@ def transfers(fabric: t.Mapping[str, t.Any], port: Row) -> bool:
     return port["rdma"]["type"] == "hardware" or (facts_of(fabric["provider"]).slots and port["rdma"]["type"] == "rxe")
 
 
-def _rail_spec(view: View, node: Row, port: Row) -> RailSpec:
+def _rail_spec(view: View, node: Row, port: t.Mapping[str, t.Any]) -> RailSpec:
     """Return one rail as the provider attaches it."""
     shares = view.shares(port)
     provider = PROVIDERS[view.provider]
-    routes = provider.pod_routes(node["attachment"], port, shares)
+    attachment = attachment_of(node, port)
+    routes = provider.pod_routes(attachment, port, shares)
     mtus: tuple[int, ...] = ()
-    if provider.sets_mtu(node["attachment"]):
+    if provider.sets_mtu(attachment):
         # upstream's objects name one MTU for all ports of a network
         network = view.network_of(node, port)
         mtus = tuple(dict.fromkeys(each for each in (port["mtu"], network.mtu) if each))
@@ -112,6 +120,7 @@ def _rail_spec(view: View, node: Row, port: Row) -> RailSpec:
         shares,
         *routes,
         node["rdma_mode"] == EXCLUSIVE,
+        port["rail"] not in [each["rail"] for each in compute_ports(node["ports"])],
     )
 
 

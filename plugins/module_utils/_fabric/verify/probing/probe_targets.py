@@ -15,6 +15,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.modul
     port_options,
     provable,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    link_layer_of,
+    own_values,
+    role_of,
+)
 
 Node = t.Mapping[str, t.Any]
 Result = t.Mapping[str, t.Any]
@@ -36,7 +41,7 @@ def probe_node(
     :param tcp_ports: the TCP ports that its firewall allows (``proof_tcp_ports``).
     :param management: addresses of the node outside the rails, the best first.
     """
-    ports = [{key: port.get(key) for key in _PORT} for port in node["ports"]]
+    ports = [dict({key: port.get(key) for key in _PORT}, **own_values(port)) for port in node["ports"]]
     own = {bare(port[key]) for port in ports for key in ("address", "address6") if port[key]}
     known = {key: node.get(key) for key in ("name", "unit", "gpus", "gpudirect")}
     chosen = [port for port in ports if not rails or port["rail"] in rails]
@@ -134,7 +139,7 @@ def targets(node: Node, partner: Node, cross_rail: bool = True, link_layer: str 
             **(_six(port, partner_port) if key == "address" else {}),
             "gpu": gpu_of(node, port),
             "mtu": min(port["mtu"], partner_port["mtu"]),
-            "cross": _cross(port, partner_ports, cross_rail) if key == "address" else None,
+            "cross": _cross(port, partner_ports, cross_rail, link_layer) if key == "address" else None,
         }
         rows.append({key: value for key, value in target.items() if value is not None})
     return rows
@@ -163,14 +168,23 @@ def _six(port: Result, other: Result) -> dict[str, str]:
     return {"source6": bare(port["address6"]), "address6": bare(other["address6"])}
 
 
-def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool) -> dict[str, t.Any] | None:
+def _kind(port: Result, link_layer: str) -> tuple[str, str]:
+    """Return role and link layer of a port. ``link_layer``: of the fabric."""
+    return role_of(port), link_layer_of({"link_layer": link_layer}, port)
+
+
+def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool, link_layer: str) -> dict[str, t.Any] | None:
     """Return the partner's next rail and its address; None if no other rail can be probed.
 
-    Rails that must reach each other need gateways.
+    Rails that must reach each other need gateways. Rails of different kinds are different networks.
     """
     if cross_rail and not port.get("gateway"):
         return None
-    addressed = [rail for rail in theirs if rail != port["rail"] and theirs[rail].get("address")]
+    addressed = [
+        rail
+        for rail, other in theirs.items()
+        if rail != port["rail"] and other.get("address") and _kind(other, link_layer) == _kind(port, link_layer)
+    ]
     rails = [rail for rail in addressed if theirs[rail].get("gateway") or not cross_rail]
     if not rails:
         return None

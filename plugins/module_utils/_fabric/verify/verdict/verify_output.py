@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import STORAGE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import role_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import text_table
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.junit_xml import Case, junit
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, Failure, Run
@@ -33,26 +35,35 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
         number = len(run.failures)
         drifted = "nothing drifted" if verdict.ok else "%s drifted" % text_table.count(number, "thing")
         return "%s: %s on %s" % (run.fabric["name"], drifted, text_table.count(len(run.reports), "node"))
-    nodes, proven = len(run.reports), rails_proven(shown)
+    between = text_table.count(len(run.reports), "node")
     if verdict.proof is not None:
         word = "proven" if "rdma" in run.layers else "reached"
         unproven = rails_unproven(verdict.proof)
         not_proven = ", %d not %s" % (unproven, word) if unproven else ""
-        return "%d of %s %s between %s%s" % (
-            *(proven, text_table.count(len(run.rails), "rail"), word, text_table.count(nodes, "node"), not_proven),
-        )
-    return "%s: %s on %s" % (
-        run.fabric["name"],
-        "ok" if verdict.ok else "failed",
-        text_table.count(nodes, "node"),
-    )
+        compute, storage = _by_role(run)
+        of_rails = ["%d of %s" % (rails_proven(shown, compute), text_table.count(len(compute), "rail"))]
+        if storage:
+            of_storage = text_table.count(len(storage), "storage rail")
+            of_rails.append("%d of %s" % (rails_proven(shown, storage), of_storage))
+        return "%s %s between %s%s" % (" and ".join(of_rails), word, between, not_proven)
+    return "%s: %s on %s" % (run.fabric["name"], "ok" if verdict.ok else "failed", between)
 
 
-def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
-    """Return the number of rails that are ok on every node that has them."""
+def _by_role(run: Run) -> tuple[list[str], list[str]]:
+    """Return the compute rails and the storage rails of a run. A run of storage rails alone has no others."""
+    ports = {port["rail"]: port for report in run.reports.values() for port in report.plan["ports"]}
+    storage = [rail for rail in run.rails if rail in ports and role_of(ports[rail]) == STORAGE]
+    compute = [rail for rail in run.rails if rail not in storage]
+    return (compute, storage) if compute else (storage, [])
+
+
+def rails_proven(shown: t.Mapping[str, t.Any], rails: t.Container[str] | None = None) -> int:
+    """Return the number of rails that are ok on every node that has them. ``rails``: those to count; None: all."""
     cells: dict[str, list[str]] = {}
     for row in shown["matrix"].values():
         for rail, cell in row.items():
+            if rails is not None and rail not in rails:
+                continue
             cells.setdefault(rail, []).append(cell)
     return sum(all(cell == "ok" for cell in each) for each in cells.values())
 
