@@ -301,7 +301,7 @@ def test_bonds_and_vlans_are_prepared(bonds: Layout) -> None:
         assert node.run("cat %s/ad_partner_mac" % BONDING).strip() == "02:1e:af:00:01:00"
         # soft RDMA: the device of the VLAN is that of the bond below it
         devices = {row["ifname"]: row["netdev"] for row in node.json("rdma -j link")}
-        assert devices == {"rxe_stor1": "bond0", "rxe_stor2": "bond1", "rxe_stor3": "enp5s0"}
+        assert devices == {"rxe_%s" % name: name for name in ("bond0", "bond1", "enp5s0")}
     assert bonds.failures(DRIFT) == []
 
 
