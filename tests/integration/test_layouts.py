@@ -198,7 +198,7 @@ class Layout:
             nodes = {each.node for each in found} | ({each.peer for each in found} if fault.either else set())
             assert fault.node in nodes, (name, lines)
             assert any(fault.found in each.line() for each in found), (name, lines)
-        # nothing is reported of rails without a fault, and no card is said to be gone
+        # no failure is on a rail without a fault, and no card is reported as missing
         assert {each.rail for each in failures} == {fault.rail for fault in faults.values()}, lines
         assert "RV201" not in {each.code for each in failures}, lines
         self.faults.converge()
