@@ -8,8 +8,8 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import NodeInfo
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 
 Row = t.Dict[str, t.Any]
 # A VF's attributes that are not set.
@@ -41,9 +41,7 @@ def nodes_of(plan: Plan) -> list[NodeInfo]:
 def result(node: Row, layer: str) -> Row:
     """One node, from ``railyard_node``."""
     gpus = _gpus(node)
-    nics = [nic for port in node["ports"] for nic in _nics(node, port, layer)]
-    # VLANs of one function or bond have it in common
-    nics = list({(nic["pci"], nic["netdev"]): nic for nic in nics}.values())
+    nics = list({row["pci"]: row for port in node["ports"] for row in _nics(node, port, layer)}.values())
     nics += [_other(other) for other in node["other_ports"]]
     nics.append(
         dict(_bare(MANAGEMENT, "eno1"), vendor="8086", device="1563", speed=10000, management_path="eno1 carries this")
@@ -60,8 +58,9 @@ def result(node: Row, layer: str) -> Row:
 
 
 def _pci(port: Row) -> str:
-    """The first function. A port that the plan knows by its slot has some address."""
-    return functions(port)[0]["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
+    """A port that the plan knows by its slot has some address."""
+    functions = port_view.functions(port)
+    return functions[0]["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
 
 
 def _gpus(node: Row) -> dict[int, str]:
@@ -72,6 +71,7 @@ def _gpus(node: Row) -> dict[int, str]:
 def _bare(pci: str, netdev: str | None) -> Row:
     return {
         "netdev": netdev,
+        "master": None,
         "pci": pci,
         "pci_path": ["pci0000:00", pci],
         "vendor": "15b3",
@@ -102,77 +102,47 @@ def _bare(pci: str, netdev: str | None) -> Row:
     }
 
 
-def _nic(node: Row, port: Row, layer: str) -> Row:
+def _nics(node: Row, port: Row, layer: str) -> list[Row]:
+    """The functions of a port. The first has the RDMA device."""
     soft = port["rdma"]["type"] != "hardware"
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
-    expect = port["expect"]
-    return dict(
-        _bare(_pci(port), port["netdev"]),
-        slot=(port["match"] or {}).get("slot"),
-        serial=(port["match"] or {}).get("serial"),
-        link_layer=port.get("link_layer") or layer,
-        mtu=port["mtu"],
-        speed=expect["speed"] * 1000 if expect["speed"] else None,
-        rdma=[] if soft else [device],
-        vfs=port["vfs"]["count"] if port["vfs"] else 0,
-    )
-
-
-def _nics(node: Row, port: Row, layer: str) -> list[Row]:
-    """The functions of a port. A driver with LAG has one RDMA device, on the first member."""
-    if not port.get("lower"):
-        return [_nic(node, port, layer)]
-    bond = port["lower"]["bond"]
+    expect, bond = port["expect"], (port.get("lower") or {}).get("bond")
     return [
         dict(
-            _nic(node, dict(port, pci=each["pci"], netdev=_name(each), match=each["match"], lower=None), layer),
+            _bare(function["pci"] or _pci(port), function["netdev"] or "port%dm%d" % (port["number"], at)),
             master=bond["name"] if bond else None,
-            **({"rdma": []} if at else {}),
+            slot=(function["match"] or {}).get("slot"),
+            serial=(function["match"] or {}).get("serial"),
+            link_layer=port.get("link_layer") or layer,
+            mtu=port["mtu"],
+            speed=expect["speed"] * 1000 if expect["speed"] else None,
+            rdma=[] if soft or at else [device],
+            vfs=port["vfs"]["count"] if port["vfs"] else 0,
         )
-        for at, each in enumerate(functions(port))
+        for at, function in enumerate(port_view.functions(port))
     ]
 
 
-def _name(function: Row) -> str:
-    """A function without a planned name has that of the kernel."""
-    return function["netdev"] or "ens%sf%s" % (int(function["pci"][5:7], 16), function["pci"][-1])
-
-
 def _interfaces(port: Row) -> list[Row]:
-    """The bond and the VLAN of a port, in this order."""
+    """The bond and the VLAN of a port."""
     lower = port.get("lower")
     if not lower:
         return []
-    members = [_name(each) for each in functions(port)]
-    common = {
-        "functions": [each["pci"] for each in functions(port)],
-        "master": None,
-        "mac": None,
-        "mtu": port["mtu"],
-        "up": True,
-        "operstate": "up",
-        "carrier": True,
-        "management_path": None,
-        "managed": port.get("managed", True),
-    }
-    device = port["rdma"]["name"]
+    names = [row["netdev"] for row in _nics({}, port, "ethernet")]
+    common = {"functions": [each["pci"] for each in lower["functions"]], "master": None, "mtu": port["mtu"], "up": True}
+    common.update({"operstate": "up", "carrier": True, "rdma": [port["rdma"]["name"]], "management_path": None})
+    common["managed"] = port_view.is_managed(port)
     found = []
     if lower["bond"]:
-        planned = lower["bond"]
-        partner = "02:00:00:00:aa:01" if planned["mode"] == "802.3ad" else None
-        aggregator = 1 if partner else None
-        row = {"state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner, "permanent_mac": None}
-        state = {
-            **{key: planned[key] for key in ("mode", "hash_policy", "lacp_rate", "primary", "min_links")},
-            **{"miimon": 100, "active": None, "aggregator": aggregator, "partner_mac": partner},
-            "members": [dict(row, netdev=each) for each in members],
-        }
-        found.append(
-            dict(common, netdev=planned["name"], kind="bond", lower=members, vlan=None, rdma=[device], bond=state)
-        )
+        # each mode but LACP has neither partner nor aggregator
+        partner, aggregator = ("02:00:00:00:aa:01", 1) if lower["bond"]["mode"] == "802.3ad" else (None, None)
+        state = {"state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner}
+        bond = dict(lower["bond"], miimon=100, active=None, aggregator=aggregator, partner_mac=partner)
+        bond["members"] = [dict(state, netdev=name, permanent_mac=None) for name in names]
+        found.append(dict(common, netdev=bond.pop("name"), kind="bond", lower=names, vlan=None, bond=bond))
     if lower["vlan"]:
-        own = {"netdev": port["netdev"], "kind": "vlan", "lower": [lower["parent"]], "vlan": lower["vlan"]}
-        found.append(dict(common, **own, rdma=[], bond=None))
+        parent = lower["parent"] or names[0]
+        found.append(dict(common, netdev=port["netdev"], kind="vlan", lower=[parent], vlan=lower["vlan"], bond=None))
     return found
 
 
@@ -184,9 +154,7 @@ def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
     row = {"device": device, "port": 1, "type": port["rdma"]["type"], "rate": 100.0}
     row["link_layer"] = port.get("link_layer") or layer
-    # a driver with LAG reports a member as the netdev of the device
-    lower = port.get("lower")
-    return [dict(row, netdev=_name(functions(port)[0]) if lower else port["netdev"], pci=pci)]
+    return [dict(row, netdev=_nics({}, port, layer)[0]["netdev"], pci=pci)]
 
 
 def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:

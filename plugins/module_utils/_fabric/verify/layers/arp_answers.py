@@ -78,7 +78,7 @@ def wrong_answers(run: Run) -> dict[Place, list[Wrong]]:
 
 
 def answers_text(netdev: str, answers: t.Sequence[Wrong]) -> str:
-    """Return for which addresses of other ports a port answers."""
+    """Return the addresses of other ports that a port answers for."""
     return "%s answers for %s" % (netdev, first_of([str(each) for each in answers], _SHOWN))
 
 
