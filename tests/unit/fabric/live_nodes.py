@@ -134,7 +134,11 @@ def _interfaces(port: Row) -> list[Row]:
     common["managed"] = port_view.is_managed(port)
     found = []
     if lower["bond"]:
-        bond = dict(lower["bond"], members=[{"netdev": name} for name in names])
+        # each mode but LACP has neither partner nor aggregator
+        partner, aggregator = ("02:00:00:00:aa:01", 1) if lower["bond"]["mode"] == "802.3ad" else (None, None)
+        state = {"state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner}
+        bond = dict(lower["bond"], miimon=100, active=None, aggregator=aggregator, partner_mac=partner)
+        bond["members"] = [dict(state, netdev=name, permanent_mac=None) for name in names]
         found.append(dict(common, netdev=bond.pop("name"), kind="bond", lower=names, vlan=None, bond=bond))
     if lower["vlan"]:
         parent = lower["parent"] or names[0]

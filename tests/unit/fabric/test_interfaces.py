@@ -369,6 +369,8 @@ def test_interfaces_of_others_are_left_to_them() -> None:
     rows = layer_modules(document["nodes"][0], document["fabric"], {}, LAYERS)
     (limits,) = (row["options"] for row in rows if row["module"] == "rail_limits")
     assert "network_manager" not in limits and limits["memlock"] == "unlimited"
+    # rail_ports refuses to run without ports
+    assert "rail_ports" not in [row["module"] for row in rows]
     # no other program creates a soft device
     soft = planned({"stor1": {"bond": BOND, "managed": False}}, profile={"soft_rdma": "rxe"})
     assert options(soft, "rdma_link") == [{"name": "rxe_bond0", "type": "rxe", "netdev": "bond0"}]

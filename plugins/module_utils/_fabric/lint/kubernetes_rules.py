@@ -379,16 +379,20 @@ def _one_resource(
     report: Report,
 ) -> None:
     """Report netdevs that are on different rails on different nodes. VLANs of one netdev are several rails."""
-    served: dict[str, list[str]] = {}
+    # Netdev -> its rails, as text.
+    served: dict[str, str] = {}
     for rail, port in ports.items():
-        for function in port.functions if rail in networks and not report.within(port.path) else ():
-            if function.netdev is not None:
-                served.setdefault(function.netdev, []).append(rail)
+        if rail not in networks or report.within(port.path):
+            continue
+        for function in port.functions if port.bond else (port,):
+            name = function.netdev
+            if name is not None:
+                served[name] = "%s and %s" % (served[name], rail) if name in served else rail
     for netdev, rails in served.items():
-        other, first = owners.setdefault(netdev, (" and ".join(rails), node.name))
-        if other != " and ".join(rails):
-            port = ports[rails[0]]
-            message = "%s is on %s here, and on %s it is on %s" % (netdev, " and ".join(rails), first, other)
+        other, first = owners.setdefault(netdev, (rails, node.name))
+        if other != rails:
+            port = ports[rails.partition(" ")[0]]
+            message = "%s is on %s here, and on %s it is on %s" % (netdev, rails, first, other)
             remedy = "give each rail's port the same netdev on all nodes, with pci to identify it"
             report.add(NETDEV_RAILS, port.paths.get("netdev", port.path), message, remedy)
 

@@ -274,7 +274,7 @@ HOST_LAYERS = (
     HostLayer(
         "rail_ports",
         "rail_ports",
-        _only_ports,
+        _if_ports,
         _rail_port,
         variables=[Variable("rail_ports_backend", "backend")],
         planned={"ports": "ports"},
