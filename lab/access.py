@@ -161,6 +161,7 @@ def inventory(lab: Lab) -> dict[str, Any]:
         "accelerator": lab.accel,
         "system": lab.system,
         "network": lab.network,
+        "layout": lab.layout,
         "ssh_config": str(lab.ssh_config),
         "nodes": {
             node_name(node): {

@@ -61,6 +61,10 @@ def faults(port: dict[str, Any]) -> list[str]:
         texts.append("drops above %d bytes" % port["mtu"])
     if port["loss"]:
         texts.append("loses %g %%" % port["loss"])
+    if port["vlans"]:
+        texts.append("drops VLAN %s" % ", ".join(map(str, port["vlans"])))
+    if not port["lacp"]:
+        texts.append("has no LACP partner")
     if port["lldp"]:
         texts.append("hears LLDP")
     return texts

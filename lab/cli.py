@@ -14,7 +14,7 @@ import sys
 from typing import Any, Callable
 
 from lab import __doc__ as ABOUT
-from lab import access, cable, guest_system, lifecycle, snapshot, state
+from lab import access, cable, guest_system, leaf, lifecycle, snapshot, state
 from lab.cluster import commands as cluster_commands
 from lab.cluster import kubelets
 from lab.cluster import lifecycle as clusters
@@ -48,6 +48,7 @@ def _up(arguments: Arguments) -> int:
         cluster=arguments.cluster,
         system=arguments.system,
         network=arguments.network,
+        layout=arguments.layout,
     )
     lifecycle.system_of(spec)  # an impossible option is refused before anything is ended
     if arguments.fresh and arguments.cluster:
@@ -96,6 +97,7 @@ def _print_status(lab: Lab, summary: dict[str, Any]) -> None:
     accelerator = "KVM" if lab.accel == "kvm" else "emulated"
     print("lab %s: %d nodes, %d rails, %s, %d MiB a node" % (lab.name, lab.nodes, lab.rails, accelerator, lab.memory))
     print("system %s, network managed by %s" % (lab.system, lab.network))
+    print("layout %s" % lab.layout)
     print("image %s" % lab.image)
     print("state %s" % lab.directory)
     for node in summary["nodes"]:
@@ -139,7 +141,7 @@ def _print_cables(ports: list[dict[str, Any]], only_faults: bool = False) -> Non
                 port["leaf"],
                 port["socket"],
                 counts,
-                "; ".join(cable.faults(port)) or "whole",
+                "; ".join([*cable.faults(port), *(["in an aggregate"] if port["aggregate"] else [])]) or "whole",
             )
         )
 
@@ -189,11 +191,15 @@ def _cable(arguments: Arguments) -> int:
     for key in ("port", "other"):
         if getattr(arguments, key, None):
             message[key] = list(lab.rail_port(getattr(arguments, key)))
-    for key in ("bytes", "percent", "chassis", "port_name"):
+    for key in ("bytes", "percent", "chassis", "port_name", "id"):
         if getattr(arguments, key, None) is not None:
             message[key] = getattr(arguments, key)
-    if arguments.action == "lldp":
+    if hasattr(arguments, "switch"):
         message["on"] = arguments.switch == "on"
+    if arguments.action == "layout":
+        with state.changing(lab.name):
+            lifecycle.set_layout(lab, arguments.layout)
+        arguments.action, message = "show", {"do": "show"}
     if arguments.action == "show":
         ports = cable.command(lab.run, message)
     else:
@@ -249,6 +255,7 @@ def parser() -> argparse.ArgumentParser:
         help="what manages the network of the guests, management and rails (default: %s)"
         % guest_system.DEFAULT_NETWORK,
     )
+    up.add_argument("--layout", choices=leaf.LAYOUTS, help="which leaves act as one switch (default: rails, none)")
     up.add_argument("--fresh", action="store_true", help="end this lab first and start over with new disks")
 
     down = add("down", _down, "end the lab's processes, guests and cluster, and remove its disks and state")
@@ -310,6 +317,16 @@ def _add_cable(command: argparse.ArgumentParser, named: argparse.ArgumentParser)
         "bytes", type=_bounded("BYTES", 68, 65535), metavar="BYTES"
     )
     add("loss", "lose this share of frames, each way", "port").add_argument("percent", type=_percent, metavar="PERCENT")
+    add("vlan", "let no frame of a VLAN through, or let it through again", "port").add_argument(
+        "id", type=_bounded("ID", 1, 4094), metavar="ID"
+    )
+    actions.choices["vlan"].add_argument("switch", choices=["on", "off"])
+    add("lacp", "let the leaf answer the LACP of a bond, as it does by default, or not", "port").add_argument(
+        "switch", choices=["on", "off"]
+    )
+    add("layout", "connect the leaves: none, each pair, or all act as one switch").add_argument(
+        "layout", choices=leaf.LAYOUTS
+    )
     lldp = add("lldp", "let the leaf announce its name and port to the node", "port")
     lldp.add_argument("switch", choices=["on", "off"])
     lldp.add_argument("--chassis", help="the leaf's name (default: leaf-N)")

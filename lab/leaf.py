@@ -5,6 +5,8 @@
 Each rail port is a pair of unix datagram sockets, one frame a datagram: the guest sends to ``nNrR.leaf``, the leaf
 sends to ``nNrR.nic``. Between them is a cable, which can be plugged elsewhere, cut, narrowed, made lossy, or made to
 hear LLDP. Commands come as JSON lines on ``leaf.control``; each gets one JSON line back.
+
+The layout is which leaves act as one switch. Ports of a guest on one switch whose bond speaks LACP are one aggregate.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ import signal
 import socket
 import struct
 import time
+import zlib
 from collections import deque
 from pathlib import Path
 from typing import Any, Callable, Union
+
+from lab import lacp
 
 FRAME_MAX = 65536
 HEADER = 14
@@ -31,6 +36,10 @@ BACKLOG = 512  # frames that are stored for a slow guest; a queue of a unix data
 LLDP_SECONDS = 30.0
 LLDP_GROUP = bytes.fromhex("0180c200000e")
 BRIDGE_GROUP = bytes.fromhex("0180c20000")  # bridges do not forward 01:80:c2:00:00:0x (802.1D)
+VLAN_TYPES = (b"\x81\x00", b"\x88\xa8")
+LACP_SECONDS = 0.5  # between two looks at the state of LACP, while a guest speaks it
+# Which leaves act as one switch: each alone; pairs (leaf-1 and leaf-2, leaf-3 and leaf-4, ...); all.
+RAILS, MLAG, FLAT = LAYOUTS = ("rails", "mlag", "flat")
 
 Frame = Union[bytes, memoryview]
 
@@ -54,6 +63,11 @@ class Port:
         self.lldp = False
         self.chassis: str | None = None
         self.port: str | None = None
+        # VLANs that the leaf's end of the cable does not pass
+        self.vlans: list[int] = []
+        self.lacp = lacp.Lacp()
+        # The ports that are one link together with this one. Empty: the port carries no frames yet.
+        self.lag: list[Port] = [self]
         self.received = self.sent = self.dropped = 0
         self.backlog: deque[bytes] = deque()
         self.nic = str(run / ("n%dr%d.nic" % (node, rail)))
@@ -66,9 +80,11 @@ class Port:
         sock.setblocking(False)
         return sock
 
-    def admits(self, size: int) -> bool:
-        """Return whether the cable passes a frame of this size. With loss, the result is random."""
-        if self.cut or (self.mtu is not None and size > self.mtu + HEADER + VLAN_TAG):
+    def admits(self, frame: Frame) -> bool:
+        """Return whether the cable passes a frame. With loss, the result is random."""
+        if self.cut or (self.mtu is not None and len(frame) > self.mtu + HEADER + VLAN_TAG):
+            return False
+        if self.vlans and vlan_of(frame) in self.vlans:
             return False
         return not (self.loss and random.random() * 100 < self.loss)
 
@@ -107,10 +123,35 @@ class Port:
             "lldp": self.lldp,
             "chassis": self.chassis,
             "port": self.port,
+            "vlans": list(self.vlans),
+            "lacp": not self.lacp.silent,
+            "aggregate": self.lacp.bundle is not None,
             "received": self.received,
             "sent": self.sent,
             "dropped": self.dropped,
         }
+
+
+def vlan_of(frame: Frame) -> int | None:
+    """Return the ID of a frame's outer VLAN tag; None without one."""
+    if len(frame) < HEADER + VLAN_TAG or bytes(frame[12:14]) not in VLAN_TYPES:
+        return None
+    return int.from_bytes(frame[14:16], "big") & 0xFFF
+
+
+def switches(layout: str, rails: int, leaves: int) -> dict[int, int]:
+    """Return leaf -> the first leaf of its switch. Leaves behind the rails, such as that of the pod network, are alone.
+
+    :raises Fault: if there is no such layout.
+    """
+    if layout not in LAYOUTS:
+        raise Fault("no such layout: %r" % (layout,))
+    first: dict[str, Callable[[int], int]] = {
+        RAILS: lambda leaf: leaf,
+        MLAG: lambda leaf: leaf - (leaf - 1) % 2,
+        FLAT: lambda leaf: 1,
+    }
+    return {leaf: first[layout](leaf) if leaf <= rails else leaf for leaf in range(1, leaves + 1)}
 
 
 def _bound(path: Path) -> socket.socket:
@@ -121,6 +162,11 @@ def _bound(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     sock.bind(str(path))
     return sock
+
+
+def own_address(leaf: int, place: int) -> bytes:
+    """Return the MAC address of a leaf's socket ``place``; 0: that of the leaf itself."""
+    return struct.pack("!BBHBB", 0x02, 0x1E, 0xAF00, leaf & 0xFF, place & 0xFF)
 
 
 def lldp_frame(
@@ -144,25 +190,32 @@ def lldp_frame(
             tlv(0, b""),
         )
     )
-    source = struct.pack("!BBHBB", 0x02, 0x1E, 0xAF00, leaf & 0xFF, place & 0xFF)
-    return LLDP_GROUP + source + b"\x88\xcc" + payload.ljust(46, b"\0")
+    return LLDP_GROUP + own_address(leaf, place) + b"\x88\xcc" + payload.ljust(46, b"\0")
 
 
 class Switch:
     """All leaves of a lab.
 
-    ``plugged``: leaf -> ports. ``learned``: leaf -> source address -> port.
+    :param rails: the number of leaves.
+    :param layout: one of :data:`LAYOUTS`, of the first ``members`` leaves; of all by default.
+
+    ``links``: leaf -> the links of its switch, each the ports of one cable or of one aggregate. ``learned``: leaf ->
+    source address -> port. Leaves of one switch share both.
     """
 
-    def __init__(self, run: Path, nodes: int, rails: int) -> None:
+    def __init__(self, run: Path, nodes: int, rails: int, layout: str = RAILS, members: int | None = None) -> None:
         self.run = run
         self.rails = rails
+        self.members = rails if members is None else members
+        self.layout = layout
+        self.switches = switches(layout, self.members, rails)
         self.ports = {
             (node, rail): Port(run, node, rail) for node in range(1, nodes + 1) for rail in range(1, rails + 1)
         }
         self.learned: dict[int, dict[bytes, Port]] = {}
-        self.plugged: dict[int, list[Port]] = {}
+        self.links: dict[int, list[list[Port]]] = {}
         self.next_lldp = 0.0
+        self.next_lacp = float("inf")
         self.poll = select.epoll()
         self.handlers: dict[int, Callable[[int], None]] = {}
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -176,27 +229,32 @@ class Switch:
     def forward(self, source: Port, frame: Frame) -> None:
         """Forward a frame from a port, as a learning bridge does."""
         source.received += 1
-        if not source.admits(len(frame)):
+        if not source.admits(frame):
             source.dropped += 1
             return
         target, sender = bytes(frame[:6]), bytes(frame[6:12])
+        if target[:5] == BRIDGE_GROUP and target[5] < 0x10:
+            if target == lacp.GROUP:
+                self._hear_lacp(source, bytes(frame))
+            return
+        if not source.lag:
+            source.dropped += 1
+            return
         learned = self.learned[source.leaf]
         if not sender[0] & 1:
             learned[sender] = source
-        if target[:5] == BRIDGE_GROUP and target[5] < 0x10:
-            return
         known = learned.get(target)
         if known is not None:
-            if known is not source:
-                self.deliver(known, frame)
+            if known.lag is not source.lag:
+                self.deliver(_member(known.lag, frame), frame)
             return
-        for port in self.plugged[source.leaf]:
-            if port is not source:
-                self.deliver(port, frame)
+        for link in self.links[source.leaf]:
+            if link is not source.lag:
+                self.deliver(_member(link, frame), frame)
 
     def deliver(self, port: Port, frame: Frame) -> None:
         """Send a frame to a port, at once or when the guest's queue is not full."""
-        if not port.admits(len(frame)):
+        if not port.admits(frame):
             port.dropped += 1
         elif port.backlog:
             if len(port.backlog) < BACKLOG:
@@ -237,6 +295,46 @@ class Switch:
         """Return the ports with LLDP, each with the arguments of :func:`lldp_frame`."""
         return [(port, (port.leaf, port.socket, port.chassis, port.port)) for port in self.ports.values() if port.lldp]
 
+    # LACP
+
+    def _hear_lacp(self, port: Port, frame: bytes) -> None:
+        pair = lacp.read(frame)
+        if pair is None or port.lacp.silent:
+            return
+        now = time.monotonic()
+        before = port.lacp.bundle, port.lacp.partner is None
+        if port.lacp.hear(pair, now):
+            self._send_lacp(port, now)
+        if before != (port.lacp.bundle, False):
+            self._bundle(self.switches[port.leaf])
+        self.next_lacp = min(self.next_lacp, now + LACP_SECONDS)
+
+    def _send_lacp(self, port: Port, now: float) -> None:
+        self.deliver(port, port.lacp.send(own_address(port.leaf, port.socket), now))
+
+    def keep_lacp(self, now: float) -> None:
+        """Send the LACPDUs that are due, and end aggregates whose guests send none any more."""
+        for port in self.ports.values():
+            if port.lacp.expire(now):
+                self._bundle(self.switches[port.leaf])
+            elif port.lacp.due(now):
+                self._send_lacp(port, now)
+        speaks = any(port.lacp.partner for port in self.ports.values())
+        self.next_lacp = now + LACP_SECONDS if speaks else float("inf")
+
+    def _bundle(self, switch: int) -> None:
+        """Rebuild the links of a switch, and forget where addresses are."""
+        bundles: dict[Any, list[Port]] = {}
+        ports = [port for port in self.ports.values() if self.switches[port.leaf] == switch]
+        for port in ports:
+            # a port whose guest speaks LACP carries frames only in an aggregate
+            key = port.lacp.bundle or (port if port.lacp.partner is None else None)
+            port.lag = bundles.setdefault(key, []) if key else []
+            if key:
+                port.lag.append(port)
+        self.links[switch][:] = bundles.values()
+        self.learned[switch].clear()
+
     # commands
 
     def execute(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -257,6 +355,14 @@ class Switch:
             self._port(command, "port").mtu = _number(command, "bytes", 68, 65535, int)
         elif action == "loss":
             self._port(command, "port").loss = _number(command, "percent", 0, 100, float)
+        elif action == "lacp":
+            self._port(command, "port").lacp.silent = not command.get("on")
+        elif action == "vlan":
+            port, number = self._port(command, "port"), _number(command, "id", 1, 4094, int)
+            port.vlans = sorted({*port.vlans, number} - ({number} if command.get("on") else set()))
+        elif action == "layout":
+            self.switches = switches(str(command.get("layout")), self.members, self.rails)
+            self.layout = str(command["layout"])
         elif action == "lldp":
             port = self._port(command, "port")
             port.lldp = bool(command.get("on"))
@@ -291,7 +397,7 @@ class Switch:
 
     def _repair(self, port: Port) -> None:
         """Repair a cable and plug it into its planned socket. A cable in that socket gets the socket of this one."""
-        port.cut, port.mtu, port.loss = False, None, 0.0
+        port.cut, port.mtu, port.loss, port.vlans, port.lacp.silent = False, None, 0.0, [], False
         for other in self.ports.values():
             if (other.leaf, other.socket) == (port.rail, port.node):
                 (other.leaf, other.socket), (port.leaf, port.socket) = (
@@ -301,15 +407,24 @@ class Switch:
 
     @staticmethod
     def _restore(port: Port, state: dict[str, Any]) -> None:
-        for name in ("leaf", "socket", "cut", "mtu", "loss", "lldp", "chassis", "port"):
+        for name in ("leaf", "socket", "cut", "mtu", "loss", "lldp", "chassis", "port", "vlans"):
             setattr(port, name, state[name])
+        port.lacp.silent = not state["lacp"]
 
     def _replug(self) -> None:
-        """Rebuild the table of plugged ports, and delete learned addresses."""
-        self.learned = {rail: {} for rail in range(1, self.rails + 1)}
-        self.plugged = {rail: [] for rail in range(1, self.rails + 1)}
+        """Rebuild the tables of links and of learned addresses after a change of cables."""
+        tables: dict[int, tuple[list[list[Port]], dict[bytes, Port]]] = {
+            switch: ([], {}) for switch in self.switches.values()
+        }
+        self.links = {leaf: tables[switch][0] for leaf, switch in self.switches.items()}
+        self.learned = {leaf: tables[switch][1] for leaf, switch in self.switches.items()}
         for port in self.ports.values():
-            self.plugged[port.leaf].append(port)
+            number = port.leaf * 256 + port.socket
+            port.lacp.plug(own_address(self.switches[port.leaf], 0), port.socket, number)
+            if port.cut or port.lacp.silent:
+                port.lacp.forget()
+        for switch in tables:
+            self._bundle(switch)
 
     # the loop
 
@@ -372,7 +487,10 @@ class Switch:
         now = time.monotonic()
         if now >= self.next_lldp:
             self.send_lldp(now)
-        for descriptor, event in self.poll.poll(max(0.0, min(patience, self.next_lldp - now))):
+        if now >= self.next_lacp:
+            self.keep_lacp(now)
+        due = min(self.next_lldp, self.next_lacp)
+        for descriptor, event in self.poll.poll(max(0.0, min(patience, due - now))):
             handler = self.handlers.get(descriptor)
             if handler is not None:
                 handler(event)
@@ -384,6 +502,11 @@ class Switch:
             port.outward.close()
         self.control.close()
         self.poll.close()
+
+
+def _member(link: list[Port], frame: Frame) -> Port:
+    """Return the port of a link that a frame takes. Frames between the same two addresses take the same one."""
+    return link[0] if len(link) == 1 else link[zlib.crc32(frame[:12]) % len(link)]
 
 
 def _number(command: dict[str, Any], key: str, low: float, high: float, kind: Callable[[Any], Any]) -> Any:
@@ -398,10 +521,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="leaf", description="The leaf switches of a lab (started by 'lab up').")
     parser.add_argument("run", type=Path)
     parser.add_argument("nodes", type=int)
-    parser.add_argument("rails", type=int)
+    parser.add_argument("rails", type=int, help="the number of leaves")
+    parser.add_argument("--layout", choices=LAYOUTS, default=RAILS, help="which leaves act as one switch")
+    parser.add_argument("--members", type=int, help="the number of leaves that the layout is about")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
-    switch = Switch(arguments.run, arguments.nodes, arguments.rails)
+    switch = Switch(arguments.run, arguments.nodes, arguments.rails, arguments.layout, arguments.members)
     while True:
         switch.turn(LLDP_SECONDS)
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import accel, access, booted, bytecode, cable, guest, guest_system, process, qmp, state
+from lab import accel, access, booted, bytecode, cable, guest, guest_system, leaf, process, qmp, state
 from lab import host as hosts
 from lab import image as images
 from lab import qemu as qemus
@@ -43,6 +43,7 @@ class Spec:
     cluster: bool = False
     system: str | None = None
     network: str | None = None
+    layout: str | None = None
 
 
 def up(spec: Spec, fresh: bool = False) -> tuple[Lab, bool]:
@@ -61,10 +62,21 @@ def up(spec: Spec, fresh: bool = False) -> tuple[Lab, bool]:
         else:
             _check_options(spec, lab)
             alive = process.members(directory)
+            if spec.layout not in (None, lab.layout):
+                lab = set_layout(lab, str(spec.layout))
             if all(part in alive for part in [LEAF, *lab.node_names]) and lab.ssh_config.exists():
                 access.wait(lab, list(range(1, lab.nodes + 1)))
                 return lab, False
         return _start(spec, system, lab), True
+
+
+def set_layout(lab: Lab, layout: str) -> Lab:
+    """Connect the leaves of a lab by a layout. Return the changed lab. Raises LabError on failure."""
+    changed = dataclasses.replace(lab, layout=layout)
+    if LEAF in process.members(lab.directory):
+        cable.change(lab, {"do": "layout", "layout": layout})
+    changed.save()
+    return changed
 
 
 def system_of(spec: Spec) -> GuestSystem:
@@ -152,6 +164,7 @@ def _new(spec: Spec, system: GuestSystem, image: images.Image, accelerator: str)
         image_id=image.id,
         system=system.name,
         network=system.network,
+        layout=spec.layout or leaf.RAILS,
         ports=ports[: size["nodes"]],
         kubelet_ports=ports[size["nodes"] :],
         **size,
@@ -174,6 +187,7 @@ def _image_of(lab: Lab) -> images.Image:
 def _start_leaf(lab: Lab) -> None:
     env = {**os.environ, "PYTHONPATH": str(state.REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
     argv = [sys.executable, "-m", "lab.leaf", str(lab.run), str(lab.nodes), str(lab.leaves)]
+    argv += ["--layout", lab.layout, "--members", str(lab.rails)]
     (lab.run / "leaf.control").unlink(missing_ok=True)
     process.spawn(argv, lab.directory, LEAF, lab.log(LEAF), env)
     for _attempt in range(600):

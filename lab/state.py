@@ -51,7 +51,8 @@ class Lab:
 
     ``memory``: MiB per node. ``image``: the directory of the image; ``image_id``: its ID when the disks were created.
     ``ports``: the loopback SSH port of each node. ``kubelet_ports``: that of its kubelet, if it has one. ``system``:
-    the guests' distribution and version. ``network``: the program that manages their network.
+    the guests' distribution and version. ``network``: the program that manages their network. ``layout``: which leaves
+    act as one switch, one of :data:`.leaf.LAYOUTS`.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Lab:
     kubelet_ports: list[int] = field(default_factory=list)
     system: str = "unknown"  # a lab that was started before this field existed
     network: str = "networkd"
+    layout: str = "rails"
 
     @property
     def cluster(self) -> bool:

@@ -16,7 +16,10 @@ description:
     present state. Runs on the control node only and contacts no host.
   - Nodes with the same hardware are one profile. Rails are proposed from the GPUs that NICs are nearest to. If names,
     routing tables, networks, slots or LLDP do not agree with them, it is a finding.
-  - The addresses of ports become subnets, ranges and node indexes that reproduce exactly these addresses.
+  - The interface of a rail can be a netdev, a bond or a VLAN. Bonds and VLANs that M(railyard.fabric.rail_ports) has
+    not made are written with C(managed) false, so that they are compared and never changed.
+  - The addresses of ports become subnets, ranges and node indexes that reproduce exactly these addresses. Ports of
+    several rails can be in one network.
   - In the file, a comment C(CHECK) marks inferred values, and C(DECIDE) values that nodes do not show. The findings
     are described in C(docs/discover.md).
 author:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_info
-short_description: Read the NICs, RDMA devices, GPUs, VFs and tools of a node
+short_description: Read the NICs, interfaces, RDMA devices, GPUs, VFs and tools of a node
 version_added: 0.1.0
 description:
   - Reads the state of a node in one call. Changes nothing and loads no kernel module.
@@ -54,7 +54,9 @@ options:
     default: 0
     version_added: 0.2.0
   netdevs:
-    description: Only the ports of these netdevs, and of O(pci). RV(system) and RV(gpus) are not filtered.
+    description:
+      - Only the ports of these netdevs, and of O(pci), with the interfaces above them. For an interface such as a bond,
+        the ports below it. RV(system) and RV(gpus) are not filtered.
     type: list
     elements: str
   pci:
@@ -133,11 +135,13 @@ nics:
       which only root may read. They are null if the card does not have them, or does not answer in a second.
     - C(permanent_mac) is the hardware address from the port's manufacturer, C(mac) the current one.
     - C(holders) names the holders of a netdev in another network namespace, such as a pod that has the whole device.
+    - C(master) is the bond, bridge, team, VRF or Open vSwitch that the netdev is part of, or null.
   returned: when O(subset) has V(nics)
   type: list
   elements: dict
   sample:
     - netdev: enp11s0f0np0
+      master: null
       pci: '0000:0b:00.0'
       pci_path: ['pci0000:00', '0000:00:01.1', '0000:0b:00.0']
       vendor: 15b3
@@ -166,6 +170,61 @@ nics:
       max_vfs: 16
       management_path: null
       holders: []
+interfaces:
+  description:
+    - The bonds, VLANs, bridges, teams and VRFs above the network PFs, each after those below it. C(kind) is V(bond),
+      V(vlan), V(bridge), V(team) or V(vrf).
+    - C(lower) are the netdevs that it is directly built on, C(functions) the PCI functions of all ports below it.
+    - C(rdma) are the RDMA devices of these functions, and soft RDMA devices of it and of the netdevs below it.
+    - C(vlan) is the ID of a VLAN. C(bond) is null for other kinds.
+    - C(managed) is true for a bond or VLAN that M(railyard.fabric.rail_ports) has made.
+    - In C(bond), values that the mode does not use are null. C(miimon) is in milliseconds. C(active) is the active
+      member of the mode V(active-backup). C(aggregator) and C(partner_mac) are those of the active aggregator of
+      V(802.3ad); C(partner_mac) is null if no partner answers.
+    - C(state) of a member is V(active) or V(backup), C(link) is V(up), V(going down), V(down) or V(going back). Only
+      root may read its C(partner_mac).
+  returned: when O(subset) has V(nics)
+  type: list
+  elements: dict
+  version_added: 0.2.0
+  sample:
+    - netdev: bond0
+      kind: bond
+      lower: [ens2f0np0, ens2f1np1]
+      functions: ['0000:29:00.0', '0000:29:00.1']
+      master: null
+      vlan: null
+      mac: 0c:42:a1:00:00:02
+      mtu: 9000
+      up: true
+      operstate: up
+      carrier: true
+      rdma: [mlx5_bond_0]
+      management_path: null
+      managed: false
+      bond:
+        mode: 802.3ad
+        hash_policy: layer3+4
+        lacp_rate: fast
+        miimon: 100
+        min_links: 0
+        primary: null
+        active: null
+        aggregator: 1
+        partner_mac: 44:38:39:ff:00:01
+        members:
+          - netdev: ens2f0np0
+            state: active
+            link: up
+            aggregator: 1
+            partner_mac: 44:38:39:ff:00:01
+            permanent_mac: 0c:42:a1:00:00:02
+          - netdev: ens2f1np1
+            state: active
+            link: up
+            aggregator: 1
+            partner_mac: 44:38:39:ff:00:01
+            permanent_mac: 0c:42:a1:00:00:03
 rdma:
   description:
     - One row per port of an RDMA device in this network namespace. C(type) is V(hardware), V(rxe) or V(siw).
@@ -251,7 +310,7 @@ vfs:
       holders: []
 ip:
   description:
-    - The IP configuration of the NICs' netdevs. C(addresses) does not have link-local addresses.
+    - The IP configuration of the NICs' netdevs and of RV(interfaces). C(addresses) does not have link-local addresses.
     - C(routes) does not have routes that the kernel made; C(table) is null for the main table. C(rules) are the policy
       rules that select only by the port's address or netdev.
     - C(dynamic) is true for an address with a lifetime or from a router advertisement, and for a route from a router
@@ -264,7 +323,7 @@ ip:
     routes: [{netdev: enp11s0f0np0, to: 0.0.0.0/0, via: 172.16.11.254, table: 101, dynamic: false}]
     rules: [{from: 172.16.11.201/32, oif: null, table: 101, priority: 10001}]
 sysctls:
-  description: The effective IPv4 settings of each netdev, including those of C(all).
+  description: The effective IPv4 settings of each netdev and of each of RV(interfaces), including those of C(all).
   returned: when O(subset) has V(sysctls)
   type: dict
   version_added: 0.2.0
@@ -319,7 +378,7 @@ kernel:
   version_added: 0.2.0
   sample: {loader: grub, live: [quiet, iommu=pt], next_boot: [quiet, iommu=pt], iommu: {groups: 64, translated: 0}}
 limits:
-  description: The C(gathered) of M(railyard.fabric.rail_limits) for the PFs' netdevs.
+  description: The C(gathered) of M(railyard.fabric.rail_limits) for the PFs' netdevs and RV(interfaces).
   returned: when O(subset) has V(limits)
   type: dict
   version_added: 0.2.0

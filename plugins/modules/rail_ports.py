@@ -29,6 +29,8 @@ description:
   - If another program's file for systemd-networkd or udev configures a port, the file of this module is used instead
     of it, and repeats its settings. Settings that a rail port never has, such as a default gateway in the main table,
     are refused, as are profiles of NetworkManager with addresses or routes.
+  - A port can be a bond, or a VLAN on a bond or a function. The module makes, changes and removes these interfaces. A
+    port that is a member of a bond, bridge or other interface gets no address, and is refused.
   - Addresses, rules and routes that an earlier run set and that are not planned now are removed. Settings of other
     programs are named in a warning and not changed, except rules with a planned priority and routes in a rail's table
     to a planned destination. A route of another interface in the main table to a planned destination is an error.
@@ -105,6 +107,67 @@ options:
             refused.
         type: dict
         default: {}
+      lower:
+        version_added: 0.2.0
+        description:
+          - The functions below the interface, if it is a bond or a VLAN. O(ports[].netdev) is then the name of that
+            interface, and O(ports[].pci) is not given. Addresses, rules and sysctls are only on the interface.
+          - A bond or VLAN of that name that the module did not make is used if it is as described, and refused
+            otherwise.
+        type: dict
+        suboptions:
+          functions:
+            description: The functions below it, the members of the bond or the one below the VLAN.
+            type: list
+            elements: dict
+            required: true
+            suboptions:
+              pci:
+                description: PCI address. This or O(ports[].lower.functions[].netdev) is required.
+                type: str
+              netdev:
+                description: Name of its interface; with a PCI address, the name that it gets.
+                type: str
+          bond:
+            description:
+              - The bond. Its hardware address is the permanent one of the first function. The carrier of its members is
+                checked every 100 ms.
+              - Ports with VLANs on one bond describe it the same.
+            type: dict
+            suboptions:
+              name:
+                description: Name of the bond.
+                type: str
+                required: true
+              mode:
+                description:
+                  - The mode. The module changes it by setting the bond down, and refuses that while pods or other
+                    programs use the bond.
+                type: str
+                choices: [802.3ad, active-backup, balance-xor]
+                default: 802.3ad
+              hash_policy:
+                description:
+                  - What selects the member for a packet, V(layer2), V(layer2+3), V(layer3+4), V(encap2+3), V(encap3+4)
+                    or V(vlan+srcmac). Not changed if not given.
+                  - Only with V(802.3ad) and V(balance-xor).
+                type: str
+              lacp_rate:
+                description: How often the partner is asked to send LACPDUs, V(slow) or V(fast). Only with V(802.3ad).
+                type: str
+              primary:
+                description: Netdev or PCI address of the member that is used if it has a carrier. Only with
+                  V(active-backup).
+                type: str
+              min_links:
+                description: Members with a carrier that the bond needs for a carrier of its own.
+                type: int
+          vlan:
+            description: The VLAN id, if the interface is a VLAN, from 1 to 4094.
+            type: int
+          parent:
+            description: Name of the interface below the VLAN, the bond or the interface of the only function.
+            type: str
   backend:
     description:
       - What makes addresses, routes and rules persistent.
@@ -130,8 +193,8 @@ options:
   state:
     description:
       - V(present) configures O(ports).
-      - V(absent) removes the addresses, rules, routes and files of O(ports). Name, MTU and sysctls stay until the next
-        boot.
+      - V(absent) removes the addresses, rules, routes and files of O(ports), and bonds and VLANs that the module made,
+        unless pods or other programs use them. Name, MTU and sysctls stay until the next boot.
       - With V(absent), no file is changed while another port that stays has no interface and no planned netdev name; a
         later run changes them. If the module has files but no readable record of earlier runs, O(ports) is refused,
         because the files of all ports would be removed.
@@ -190,6 +253,22 @@ EXAMPLES = r"""
         routes:
           - {to: 10.0.0.0/16, via: 10.0.11.1}
           - {to: "fd00::/32", via: "fe80::1"}
+
+- name: Configure a VLAN on a bond of the two ports of a card
+  railyard.fabric.rail_ports:
+    ports:
+      - rail: stor1
+        netdev: bond0.100
+        mtu: 9000
+        address: 10.241.0.1/16
+        table: 109
+        rule_priority: 10009
+        lower:
+          bond: {name: bond0, mode: 802.3ad, hash_policy: layer3+4, lacp_rate: fast}
+          vlan: 100
+          functions:
+            - {pci: "0000:29:00.0", netdev: ens2f0np0}
+            - {pci: "0000:29:00.1", netdev: ens2f1np1}
 
 - name: Configure all ports of the plan with systemd-networkd
   railyard.fabric.rail_host:
@@ -250,7 +329,8 @@ gathered:
     ports:
       description:
         - The ports in O(ports), or if it is empty, all ports that the module has configured.
-        - A missing value is null. C(netdev) is the name that the interface has now.
+        - A missing value is null. C(netdev) is the name that the interface has now, and C(lower) what is below it, for
+          ports with O(ports[].lower).
       type: list
       elements: dict
       returned: always

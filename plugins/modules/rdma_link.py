@@ -45,6 +45,8 @@ options:
       netdev:
         description:
           - The port's netdev.
+          - For a bond, V(hardware) is the device of its functions, whichever of them has it (RoCE LAG).
+          - A VLAN has no RDMA device of its own. Give the interface below it, whose device has the VLAN's GIDs too.
           - Required for a soft link that must be present. With O(ports[].state=absent) a link on another netdev is not
             removed.
         type: str

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests import playbook
+from tests.integration import test_stacked_ports as stacked
 from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
 
 pytestmark = pytest.mark.lab
@@ -115,3 +116,16 @@ def test_taken_back_nodes_have_no_rails_in_netplan(nodes: list[Node]) -> None:
     for guest in nodes:
         assert guest.run("ls %s /etc/systemd/network/10-netplan-* 2>/dev/null || true" % FILE) == ""
         assert "enp1s0" not in guest.run("netplan get")
+
+
+def test_a_boot_restores_bonds_and_vlans(nodes: list[Node]) -> None:
+    """On nodes whose rails were taken back."""
+    configured = "networkctl --no-legend list | grep -E 'bond0|enp[123]s0' | grep -vc ' configured' | grep -qx 0"
+    before = management(nodes[1])
+    try:
+        stacked.check_boot(nodes[1], configured)
+    finally:
+        stacked.clean(nodes[1])
+    after = management(nodes[1])
+    assert dict(after, **{"lost leases": ""}) == dict(before, **{"lost leases": ""})
+    assert nodes[1].run("ls %s /etc/systemd/network/10-netplan-* 2>/dev/null || true" % FILE) == ""

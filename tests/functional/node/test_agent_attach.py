@@ -352,7 +352,7 @@ def test_a_port_without_carrier_is_named(node: LiveNode) -> None:
         {},
     )
     found = rail_health.look(agent.spec, [], {}, {}, node.system)
-    assert found == {"gpu01": ("", ""), "gpu02": ("rail2 has no carrier", "")}
+    assert found == {"gpu01": ("", "", None), "gpu02": ("rail2 has no carrier", "", None)}
 
 
 @in_own_namespace

@@ -8,6 +8,7 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import NodeInfo
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 Row = t.Dict[str, t.Any]
@@ -40,7 +41,7 @@ def nodes_of(plan: Plan) -> list[NodeInfo]:
 def result(node: Row, layer: str) -> Row:
     """One node, from ``railyard_node``."""
     gpus = _gpus(node)
-    nics = [_nic(node, port, layer) for port in node["ports"]]
+    nics = list({row["pci"]: row for port in node["ports"] for row in _nics(node, port, layer)}.values())
     nics += [_other(other) for other in node["other_ports"]]
     nics.append(
         dict(_bare(MANAGEMENT, "eno1"), vendor="8086", device="1563", speed=10000, management_path="eno1 carries this")
@@ -48,7 +49,8 @@ def result(node: Row, layer: str) -> Row:
     return {
         "system": {"rdma_mode": node["rdma_mode"]},
         "nics": sorted(nics, key=lambda nic: nic["pci"]),
-        "rdma": [row for port in node["ports"] for row in _rdma(port, _pci(port), layer)],
+        "interfaces": list({row["netdev"]: row for port in node["ports"] for row in _interfaces(port)}.values()),
+        "rdma": list({row["device"]: row for port in node["ports"] for row in _rdma(port, _pci(port), layer)}.values()),
         "gpus": [_gpu(number, pci, gpus, node) for number, pci in sorted(gpus.items())],
         "vfs": [row for port in node["ports"] for row in _vfs(port)],
         "ip": _ip(node["ports"]),
@@ -57,7 +59,8 @@ def result(node: Row, layer: str) -> Row:
 
 def _pci(port: Row) -> str:
     """A port that the plan knows by its slot has some address."""
-    return port["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
+    functions = port_view.functions(port)
+    return functions[0]["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
 
 
 def _gpus(node: Row) -> dict[int, str]:
@@ -68,6 +71,7 @@ def _gpus(node: Row) -> dict[int, str]:
 def _bare(pci: str, netdev: str | None) -> Row:
     return {
         "netdev": netdev,
+        "master": None,
         "pci": pci,
         "pci_path": ["pci0000:00", pci],
         "vendor": "15b3",
@@ -98,20 +102,44 @@ def _bare(pci: str, netdev: str | None) -> Row:
     }
 
 
-def _nic(node: Row, port: Row, layer: str) -> Row:
+def _nics(node: Row, port: Row, layer: str) -> list[Row]:
+    """The functions of a port. The first has the RDMA device."""
     soft = port["rdma"]["type"] != "hardware"
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
-    expect = port["expect"]
-    return dict(
-        _bare(_pci(port), port["netdev"]),
-        slot=(port["match"] or {}).get("slot"),
-        serial=(port["match"] or {}).get("serial"),
-        link_layer=port.get("link_layer") or layer,
-        mtu=port["mtu"],
-        speed=expect["speed"] * 1000 if expect["speed"] else None,
-        rdma=[] if soft else [device],
-        vfs=port["vfs"]["count"] if port["vfs"] else 0,
-    )
+    expect, bond = port["expect"], (port.get("lower") or {}).get("bond")
+    return [
+        dict(
+            _bare(function["pci"] or _pci(port), function["netdev"] or "port%dm%d" % (port["number"], at)),
+            master=bond["name"] if bond else None,
+            slot=(function["match"] or {}).get("slot"),
+            serial=(function["match"] or {}).get("serial"),
+            link_layer=port.get("link_layer") or layer,
+            mtu=port["mtu"],
+            speed=expect["speed"] * 1000 if expect["speed"] else None,
+            rdma=[] if soft or at else [device],
+            vfs=port["vfs"]["count"] if port["vfs"] else 0,
+        )
+        for at, function in enumerate(port_view.functions(port))
+    ]
+
+
+def _interfaces(port: Row) -> list[Row]:
+    """The bond and the VLAN of a port."""
+    lower = port.get("lower")
+    if not lower:
+        return []
+    names = [row["netdev"] for row in _nics({}, port, "ethernet")]
+    common = {"functions": [each["pci"] for each in lower["functions"]], "master": None, "mtu": port["mtu"], "up": True}
+    common.update({"operstate": "up", "carrier": True, "rdma": [port["rdma"]["name"]], "management_path": None})
+    common["managed"] = port_view.is_managed(port)
+    found = []
+    if lower["bond"]:
+        bond = dict(lower["bond"], members=[{"netdev": name} for name in names])
+        found.append(dict(common, netdev=bond.pop("name"), kind="bond", lower=names, vlan=None, bond=bond))
+    if lower["vlan"]:
+        parent = lower["parent"] or names[0]
+        found.append(dict(common, netdev=port["netdev"], kind="vlan", lower=[parent], vlan=lower["vlan"], bond=None))
+    return found
 
 
 def _other(other: Row) -> Row:
@@ -122,7 +150,7 @@ def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
     row = {"device": device, "port": 1, "type": port["rdma"]["type"], "rate": 100.0}
     row["link_layer"] = port.get("link_layer") or layer
-    return [dict(row, netdev=port["netdev"], pci=pci)]
+    return [dict(row, netdev=_nics({}, port, layer)[0]["netdev"], pci=pci)]
 
 
 def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:

@@ -1073,12 +1073,18 @@ def test_figures_of_the_page_match_the_planner() -> None:
         network = net(words.pop("subnet"))
         units = Units(words.pop("units")) if "units" in words else None
         demand = Demand(words["nodes"], words.pop("nodes"), words.pop("pods_per_node", None))
+        rails = words.pop("rails", 0)
         scheme = common(words.pop("mode"), network, **words)
         modes.add(scheme.mode)
+        if rails:
+            scheme = replace(scheme, part=address_schemes.Part(1, rails))
         plan = planner(scheme, units)
         assert plan.problems(demand) == []
         assert len(nodes) >= 3
         for row in nodes:
+            if rails:
+                plan = planner(replace(scheme, part=address_schemes.Part(int(row["rail"]), rails)), units)
+                assert plan.problems(demand) == []
             unit, place = int(row.get("unit", 1)), int(row.get("place", 1))
             index = int(row["index"]) if "index" in row else units.index(unit, place) if units else place
             share = plan.share(unit, place, index)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 
 import pytest
@@ -152,6 +153,22 @@ def test_one_pool_of_nv_ipam_with_exclusions_leaves_addresses_for_ports() -> Non
     assert all("taken" in rail for rail in rails_of(outcome).values())
 
 
+def test_one_range_of_whereabouts_in_several_networks_is_one_pool() -> None:
+    """whereabouts has one record of allocations for a range, so no address is in two pools."""
+    text = re.sub("172.16.[123]", "172.16.8", WHEREABOUTS)
+    outcome = of_text(text)
+    (each,) = [each for each in outcome.findings if each.finding.code == "IM328"]
+    assert "172.16.8.0-172.16.8.255" in each.finding.message and "IM310" not in codes(outcome)
+    assert errors(outcome) == []
+    assert {rail["numbering"] for rail in rails_of(outcome).values()} == {"node"}
+    plan = lint(outcome.text.encode()).plan
+    assert plan and [rail["pods"] for rail in plan.document()["rails"]] == [
+        "172.16.8.0-172.16.8.84",
+        "172.16.8.85-172.16.8.169",
+        "172.16.8.170-172.16.8.254",
+    ]
+
+
 def test_one_pool_of_another_manager_is_divided_and_reported() -> None:
     text = spider(["10.248.1.0-10.248.4.255", "10.248.5.0-10.248.5.9"]).replace("ipv4: [gpu2]", "ipv4: [gpu1]")
     outcome = of_text(text)
@@ -207,8 +224,8 @@ def test_a_rail_without_a_pool_is_in_the_subnet_of_the_others() -> None:
     ],
     ids=["network, gateway and broadcast address", "gateway and broadcast address", "one by one"],
 )
-def test_exclusions_with_the_gateway_are_no_error(exclusions: str) -> None:
-    """The fourth of the public reports: addresses that nobody gets may include any."""
+def test_exclusions_may_contain_the_gateway(exclusions: str) -> None:
+    """The fourth of the public reports: addresses that are not assigned may include any."""
     pool = "subnet: 192.168.1.0/24, gateway: 192.168.1.1, perNodeBlockSize: 32, exclusions: [%s]" % exclusions
     outcome = of_text(nv_ipam(["pool1"], pool))
     assert not [text for text in errors(outcome) if "taken" in text]

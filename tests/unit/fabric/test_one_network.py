@@ -595,3 +595,93 @@ def test_interfaces_of_pods_answer_arp_requests_for_their_own_addresses(provider
     for sysctl in found_:
         assert str(sysctl[prefix + "arp_ignore"]) == "1"
         assert (prefix + "arp_filter" in sysctl) == (provider == "cni" or bool(gateway))
+
+
+@pytest.mark.parametrize("provider", ["spiderpool", "network-operator", "cni", "agent"])
+def test_pods_of_node_first_prefixes_have_no_address_twice(provider: str) -> None:
+    file = fabric(
+        "gpu[01:02]: {}",
+        "mode: prefix, supernet: 172.16.0.0/20, node_aggregate: 26, node_prefix: 27",
+        provider=provider,
+        nodes="n-[1:3]: {profile: hgx}",
+    ).replace("mtu: 4200", "mtu: 4200, pods_per_node: 4")
+    document = planned(file)
+    drawn = Drawn({}, 2, False, "prefix", None, [], [], set(), None)
+    if provider == "network-operator":
+        pods: list[str] = []
+        for pool in pools_of(document):
+            spec = pool["spec"]
+            for row in spec["staticAllocations"]:
+                every = [str(each) for each in ipaddress.ip_network(row["prefix"])][1:-1]
+                first = ipaddress.ip_network(row["prefix"])[0]
+                gone = {row["gateway"]}
+                for each in spec["perNodeExclusions"]:
+                    gone |= {str(first + at) for at in range(each["startIndex"], each["endIndex"] + 1)}
+                pods += [each for each in every if each not in gone]
+    else:
+        pods = of_pods(drawn, document)
+    ports = of_ports(document, "")
+    gateways = [port["gateway"] for node in document["nodes"] for port in node["ports"]]
+    owned = pods + ports + gateways
+    assert len(owned) == len(set(owned)) and len(set(gateways)) == 6
+    assert len(pods) == (6 * 4 if provider == "agent" else 6 * 28)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (
+            fabric("gpu[01:02]: {%shosts: .1-.100, numbering: node}" % _ONE).replace("mtu:", "max_nodes: 60, mtu:"),
+            "RY325",
+            "has room for 50 nodes on 2 rails, and max_nodes is 60. Remedy: widen the range to 120 addresses",
+        ),
+        (
+            fabric("gpu[01:02]: {%shosts: .1-.101, numbering: rail}" % _ONE).replace("mtu:", "max_nodes: 60, mtu:"),
+            "RY325",
+            "has room for 50 nodes on 2 rails, and max_nodes is 60. Remedy: widen the range to 120 addresses",
+        ),
+        (
+            fabric(
+                "gpu[01:02]: {%shosts: .201-.250, mode: block, block: 16, pods: .1-.199, numbering: node}" % _ONE,
+                provider="spiderpool",
+            ).replace("mtu:", "max_nodes: 9, mtu:"),
+            "RY325",
+            "has room for 6 blocks of 16 on 2 rails, and max_nodes is 9. Remedy: widen the range to 288 addresses",
+        ),
+        (
+            fabric(
+                "gpu[01:02]: {}", "mode: prefix, supernet: 172.16.0.0/23, node_aggregate: 24, node_prefix: 27"
+            ).replace("mtu:", "max_nodes: 3, mtu:"),
+            "RY325",
+            "172.16.0.0/23 has room for 2 nodes, a /24 each, and max_nodes is 3. Remedy: use a /22 or larger",
+        ),
+        (
+            fabric("gpu[01:02]: {%shosts: .201-.250, pods: .1-.30, numbering: node}" % _ONE, provider="agent").replace(
+                "mtu:", "slots: {all_rails: 4, per_rail: 4}, mtu:"
+            ),
+            "RY324",
+            "2 nodes with 8 pods each need 16 addresses, and 172.16.11.1-172.16.11.15 has 15",
+        ),
+    ],
+    ids=["by node", "by rail", "blocks", "node first", "slots"],
+)
+def test_too_few_addresses_are_counted_for_all_rails(text: str, code: str, words: str) -> None:
+    (shown,) = found(text, code)
+    assert words in shown
+
+
+@pytest.mark.parametrize(
+    "rails",
+    [
+        '  {count: 2, name: "gpu{n:02}", subnet: 10.248.0.0/16, hosts: .0.1-.0.99, numbering: node}\n',
+        "  gpu01: {subnet: 10.248.0.0/16, hosts: .0.1-.0.99, numbering: node}\n"
+        "  gpu02: {subnet: 10.248.0.0/16, hosts: .0.1-.0.99, numbering: node}\n",
+    ],
+    ids=["generator", "an entry each"],
+)
+def test_every_form_of_the_section_can_have_one_network(rails: str) -> None:
+    text = fabric("").replace("rails:\n", "rails:\n" + rails)
+    common = fabric("gpu[01:02]: {}", "subnet: 10.248.0.0/16, hosts: .0.1-.0.99, numbering: node")
+    assert (
+        of_ports(planned(text), "") == of_ports(planned(common), "") == ["10.248.0.%d" % last for last in (1, 2, 3, 4)]
+    )

@@ -7,6 +7,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR, Finding
@@ -16,8 +18,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers.layer_modules import layer_modules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    attachment_of,
+    link_layer_of,
+    qos_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_rows, plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_output import headline
@@ -258,6 +267,69 @@ def test_a_rail_of_the_nodes_processes_has_no_preference() -> None:
         assert planned(mixed(name))["nodes"][0]["rdma_mode"] == mode
 
 
+# -- any kinds ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def any_kinds(draw: t.Callable[..., t.Any]) -> str:
+    """A file whose rails have any roles, attachments, link layers and QoS."""
+    provider = draw(st.sampled_from(list(PROVIDERS)))
+    served = PROVIDERS[provider].served
+    common = draw(st.sampled_from(served))
+    general = "provider: %s, attachment: %s" % (provider, common)
+    general += draw(st.sampled_from(["", ", rdma_mode: shared", ", rdma_mode: shared"]))
+    general += ", pods_per_node: %d" % draw(st.sampled_from([1, 1, 2])) if provider != "none" else ""
+    text = "plugin: railyard.fabric.rails\nfabric: {name: ai, mtu: 4092, %s}\n" % general
+    text += "addresses: {mode: block, block: 16}\n" if provider == "cni" else ""
+    text += "rails:\n"
+    for at, name in enumerate(("gpu01", "gpu02", "stor1")):
+        own = draw(st.sampled_from(["", *served, "host"]))
+        attachment = own or common
+        layer = draw(st.sampled_from(ATTACHMENTS[attachment].link_layers))
+        keys = ["link_layer: %s" % layer] + ["attachment: %s" % own] * bool(own)
+        keys += ["role: %s" % draw(st.sampled_from(["compute", "storage"]))] * draw(st.booleans())
+        if layer == "ethernet":
+            keys.append(draw(st.sampled_from(["qos: leave", "qos: {dscp: 34}", "qos: {pfc: []}", "mtu: 9000"])))
+        else:
+            keys.append(draw(st.sampled_from(["infiniband: {pkeys: [2]}", "infiniband: {ipoib_mode: datagram}"])))
+        keys += ["vfs: {count: 4}"] * ATTACHMENTS[attachment].vfs
+        pods = PODS if provider != "none" and attachment != "host" else ""
+        text += "  %s: {%s, %s}\n" % (name, ", ".join(keys), STORAGE.replace(".13.", ".%d." % (11 + at)) % pods)
+    return text + draw(st.sampled_from(["", "qos: {dscp: 26}\n"])) + PORTS % "    firmware: {}\n"
+
+
+@given(any_kinds())
+def test_a_plan_of_any_kinds_can_be_applied(text: str) -> None:
+    """What lint accepts has one RDMA mode that suits all rails, valid objects and options of modules, and is written as
+    a file that gives the same plan."""
+    outcome = lint(text.encode())
+    if outcome.plan is None:
+        assert outcome.errors
+        return
+    plan = outcome.plan.document()
+    assert planned(write(outcome.plan.fabric)) == plan
+    facts = PROVIDERS[plan["fabric"]["provider"]]
+    for node in plan["nodes"]:
+        for port in node["ports"]:
+            attachment, layer = attachment_of(node, port), link_layer_of(plan["fabric"], port)
+            assert layer in ATTACHMENTS[attachment].link_layers
+            assert node["rdma_mode"] in facts.rdma_modes(attachment, layer)
+            assert bool(port["vfs"]) == ATTACHMENTS[attachment].vfs
+            assert (port["names"]["interface"] is None) == (attachment == "host")
+            assert layer == "ethernet" or qos_of(plan["fabric"], port) is None
+    options = modules(plan)
+    ethernet = [port["pci"] for port in ports(plan).values() if link_layer_of(plan["fabric"], port) == "ethernet"]
+    assert {port["pci"] for port in options.get("roce_qos", {"ports": []})["ports"]} <= set(ethernet)
+    assert not {port["pci"] for port in options.get("ib_ports", {"ports": []})["ports"]} & set(ethernet)
+    plan_tables.as_table(plan, 10)
+    if facts.kubernetes:
+        objects = list(object_components.objects(plan, GIVEN))
+        assert [problem for each in objects if schema.known(each) for problem in schema.problems(each)] == []
+        assert webhooks.problems(objects) == []
+        object_components.values(plan, GIVEN)
+        object_components.allocatable(plan, GIVEN)
+
+
 # -- values that do not fit --------------------------------------------------------------------------------------------
 
 
@@ -312,6 +384,18 @@ def test_pods_on_a_rail_of_the_node_are_an_error() -> None:
     assert errors(text) == []
     assert errors(text.replace("stor1: {role", "stor1: {pods: .1-.9, role")) == ["RY846"]
     assert errors(text.replace("stor1: {role", "stor1: {vfs: {count: 2}, role")) == ["RY601"]
+
+
+@pytest.mark.parametrize("mode", ["mode: block, block: 16, pods: .1-.200", "mode: subnet, pods: .1-.200"])
+def test_a_rail_of_the_node_inherits_no_pods(mode: str) -> None:
+    general = "attachment: macvlan, provider: spiderpool, pods_per_node: 4"
+    text = file(general, "attachment: host", OWN.replace(PODS, ""), "addresses: {%s}\n" % mode)
+    plan = planned(text)
+    port = ports(plan)["stor1"]
+    assert (port["address"], port["pods"], port["names"]["pool"]) == ("172.16.13.201/24", None, None)
+    assert ports(plan)["gpu01"]["pods"]["first"] == "172.16.11.1"
+    outcome = lint(text.encode())
+    assert outcome.plan and planned(write(outcome.plan.fabric)) == plan
 
 
 def test_the_firmware_of_a_profile_has_one_link_type_only_if_its_rails_have() -> None:

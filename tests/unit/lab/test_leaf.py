@@ -17,7 +17,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from lab import cable, leaf, process
+from lab import cable, lacp, leaf, process
 from lab.errors import LabError
 from lab.state import REPOSITORY
 from tests.waiting import retried
@@ -297,16 +297,206 @@ def test_restored_cables_are_as_they_were_described(bench: Bench) -> None:
     bench.obey(do="swap", port=[1, 1], other=[2, 2])
     bench.obey(do="cut", port=[3, 1])
     bench.obey(do="loss", port=[3, 2], percent=5)
+    bench.obey(do="vlan", port=[3, 2], id=7, on=False)
+    bench.obey(do="lacp", port=[2, 1], on=False)
     kept = bench.switch.execute({"do": "show"})["ports"]
     bench.obey(do="repair")
     assert bench.switch.execute({"do": "show"})["ports"] != kept
     assert bench.switch.execute({"do": "restore", "ports": kept})["ports"] == kept
 
 
+class BondMember:
+    """A NIC of a bond with LACP: it sends LACPDUs, and describes the leaf as it last heard it."""
+
+    def __init__(self, nic: Nic, system: bytes, number: int) -> None:
+        self.nic = nic
+        self.side = lacp.Party(65535, system, 9, 255, number, lacp.ACTIVE | lacp.SHORT | lacp.AGGREGATION)
+        self.leaf = lacp.UNKNOWN
+        self.seen = lacp.UNKNOWN  # this side, as the leaf knows it
+
+    def send(self, synchronized: bool = True) -> None:
+        state = self.side.state | (lacp.SYNCHRONIZED if synchronized else 0)
+        self.side = self.side._replace(state=state)
+        self.nic.socket.sendto(lacp.frame(self.nic.address, self.side, self.leaf), self.nic.leaf)
+
+    def listen(self) -> list[bytes]:
+        """Take in LACPDUs. Return the other frames."""
+        others = []
+        for frame in self.nic.received():
+            pair = lacp.read(frame)
+            if pair is None:
+                others.append(frame)
+            else:
+                self.leaf, self.seen = pair
+        return others
+
+    @property
+    def in_aggregate(self) -> bool:
+        return bool(self.leaf.state & lacp.DISTRIBUTING)
+
+
+def bond(bench: Bench, node: int, rails: tuple[int, ...] = (1, 2)) -> list[BondMember]:
+    """Negotiate LACP on ports of a node, as a bond of Linux does, and return its members."""
+    members = [BondMember(bench.nic(node, rail), address(node, 0xB0), rail) for rail in rails]
+    for _round in range(3):
+        for member in members:
+            member.send()
+        bench.turn()
+        for member in members:
+            member.listen()
+    return members
+
+
+def test_lacpdu_has_the_layout_of_the_standard() -> None:
+    side = lacp.Party(65535, address(1), 9, 255, 1, 0x3D)
+    sent = lacp.frame(address(1), side, lacp.UNKNOWN)
+    assert len(sent) == 124
+    assert sent[:20].hex(" ") == "01 80 c2 00 00 02 52 54 00 4c 01 01 88 09 01 01 01 14 ff ff"
+    assert sent[20:36].hex(" ") == "52 54 00 4c 01 01 00 09 00 ff 00 01 3d 00 00 00"
+    assert sent[36:38] + sent[56:58] + sent[72:74] == b"\x02\x14\x03\x10\0\0"
+    assert lacp.read(sent) == (side, lacp.UNKNOWN)
+    assert lacp.read(leaf.lldp_frame(1, 1)) is None
+    assert lacp.read(sent[:40]) is None
+
+
+def test_bond_on_a_pair_of_leaves_is_one_aggregate_with_one_partner(bench: Bench) -> None:
+    bench.obey(do="layout", layout="mlag")
+    first, second = bond(bench, 1)
+    assert first.in_aggregate and second.in_aggregate
+    assert first.leaf[:3] == second.leaf[:3]
+    assert first.leaf.port != second.leaf.port
+    # a broadcast of the bond does not return to it, and the bond hears one of others once
+    frame = first.nic.send(BROADCAST)
+    assert set(bench.heard()) == {(2, 1), (2, 2), (3, 1), (3, 2)}
+    frame = bench.nic(2).send(BROADCAST)
+    bench.turn()
+    assert [*first.listen(), *second.listen()] == [frame]
+    # and a frame to an address that both members send from takes one member
+    first.nic.send(BROADCAST)
+    second.nic.address = first.nic.address
+    second.nic.send(BROADCAST)
+    bench.heard()
+    frame = bench.nic(2).send(first.nic.address)
+    bench.turn()
+    assert [*first.listen(), *second.listen()] == [frame]
+
+
+def test_members_on_leaves_that_are_not_a_pair_have_different_partners(bench: Bench) -> None:
+    first, second = bond(bench, 1)
+    assert first.in_aggregate and second.in_aggregate
+    assert first.leaf.system != second.leaf.system
+
+
+def test_members_on_sockets_of_different_nodes_have_different_keys(bench: Bench) -> None:
+    bench.obey(do="layout", layout="mlag")
+    bench.obey(do="swap", port=[1, 2], other=[2, 2])
+    first, second = bond(bench, 1)
+    assert first.leaf.system == second.leaf.system
+    assert first.leaf.key != second.leaf.key
+
+
+def test_member_that_is_not_synchronized_carries_no_frames(bench: Bench) -> None:
+    bench.obey(do="layout", layout="mlag")
+    first, second = bond(bench, 1)
+    second.side = second.side._replace(state=second.side.state & ~lacp.SYNCHRONIZED)
+    second.send(synchronized=False)
+    bench.turn()
+    second.listen()
+    assert not second.in_aggregate
+    second.nic.send(BROADCAST)
+    assert bench.heard() == {}
+    frame = bench.nic(2).send(BROADCAST)
+    bench.turn()
+    assert (first.listen(), second.listen()) == ([frame], [])
+
+
+def test_leaf_sends_no_lacpdu_to_a_nic_that_sends_none(bench: Bench) -> None:
+    bond(bench, 1)
+    bench.switch.keep_lacp(time.monotonic() + 100)
+    assert {place for place, frames in bench.heard().items() if frames} <= {(1, 1), (1, 2)}
+
+
+def test_lacpdus_are_repeated_at_the_rate_that_the_partner_asks_for(bench: Bench) -> None:
+    first, second = bond(bench, 1)
+    second.side = second.side._replace(state=second.side.state & ~lacp.SHORT)
+    second.send()
+    bench.turn()
+    first.listen(), second.listen()
+    begin = time.monotonic()
+    for seconds in range(2, 12):
+        bench.switch.keep_lacp(begin + seconds)
+    bench.turn()
+    assert len(first.nic.received()) == 10
+    assert second.nic.received() == []
+
+
+def test_partner_that_sends_nothing_any_more_is_forgotten_and_its_ports_are_single_again(bench: Bench) -> None:
+    bench.obey(do="layout", layout="mlag")
+    members = bond(bench, 1)
+    bench.switch.keep_lacp(time.monotonic() + lacp.EXPIRY_SECONDS + 1)
+    assert bench.switch.next_lacp == float("inf")
+    frame = bench.nic(2).send(BROADCAST)
+    bench.turn()
+    assert [member.listen() for member in members] == [[frame], [frame]]
+
+
+def test_silent_leaf_port_has_no_lacp_until_it_is_repaired(bench: Bench) -> None:
+    bench.obey(do="lacp", port=[1, 1], on=False)
+    first, second = bond(bench, 1)
+    assert (first.in_aggregate, second.in_aggregate) == (False, True)
+    assert cable.faults(bench.port(1, 1).describe()) == ["has no LACP partner"]
+    bench.obey(do="repair", port=[1, 1])
+    assert bond(bench, 1)[0].in_aggregate
+
+
+def test_cut_member_leaves_its_aggregate(bench: Bench) -> None:
+    bench.obey(do="layout", layout="mlag")
+    first, second = bond(bench, 1)
+    bench.obey(do="cut", port=[1, 1])
+    frame = bench.nic(2).send(BROADCAST)
+    bench.turn()
+    assert (first.listen(), second.listen()) == ([], [frame])
+
+
+@pytest.mark.parametrize(
+    ("layout", "reached"),
+    [("rails", {(2, 1), (3, 1)}), ("mlag", {(1, 2), (2, 1), (2, 2), (3, 1), (3, 2)})],
+)
+def test_layout_decides_which_leaves_are_one_network(bench: Bench, layout: str, reached: set[tuple[int, int]]) -> None:
+    bench.obey(do="layout", layout=layout)
+    bench.nic(1).send(BROADCAST)
+    assert set(bench.heard()) == reached
+
+
+def test_leaf_behind_the_rails_is_never_a_part_of_the_layout(run: Path) -> None:
+    assert leaf.switches("flat", 4, 5) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 5}
+    assert leaf.switches("mlag", 5, 6) == {1: 1, 2: 1, 3: 3, 4: 3, 5: 5, 6: 6}
+    assert leaf.switches("rails", 2, 3) == {1: 1, 2: 2, 3: 3}
+
+
+@pytest.mark.parametrize("kind", [b"\x81\x00", b"\x88\xa8"])
+def test_filtered_vlan_is_dropped_and_no_other_frame(bench: Bench, kind: bytes) -> None:
+    bench.obey(do="vlan", port=[2, 1], id=100, on=False)
+
+    def tagged(number: int) -> bytes:
+        sent = BROADCAST + address(1) + kind + struct.pack("!H", 0x2000 | number) + IPV4 + b"v" * 46
+        bench.nic(1).socket.sendto(sent, bench.nic(1).leaf)
+        return sent
+
+    filtered, other, untagged = tagged(100), tagged(101), bench.nic(1).send(BROADCAST)
+    assert bench.heard() == {(2, 1): [other, untagged], (3, 1): [filtered, other, untagged]}
+    bench.obey(do="vlan", port=[2, 1], id=100, on=True)
+    filtered = tagged(100)
+    assert bench.heard()[2, 1] == [filtered]
+
+
 @pytest.mark.parametrize(
     "line",
     [
         b"no json",
+        b'{"do": "layout"}',
+        b'{"do": "layout", "layout": "ring"}',
+        b'{"do": "vlan", "port": [1, 1], "id": 4095}',
         b"[]",
         b'{"do": "fly"}',
         b'{"do": "cut"}',

@@ -4,12 +4,23 @@
 
 from __future__ import annotations
 
+import shutil
 import typing as t
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink as rt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_kinds import (
+    IFLA_BOND_AD_LACP_RATE,
+    IFLA_BOND_MODE,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
+    IFLA_INFO_DATA,
+    IFLA_INFO_KIND,
+    IFLA_LINKINFO,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import (
     InterfaceRoute,
     RouteLookup,
@@ -39,6 +50,7 @@ class Kernel(RouteLookup):
         ]
         self.macs: dict[int, list[bytes]] = {}
         self._conf("all")
+        self._conf("default")
         write(root / "proc/net/route", "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n")
 
     def _conf(self, name: str, rename_from: str = "") -> None:
@@ -51,9 +63,9 @@ class Kernel(RouteLookup):
                 write(place / name / key, "1" if key in ("accept_ra", "autoconf") else "0")
 
     def nic(self, name: str, pci: str | None = None, up: bool = False, max_mtu: int = 9216) -> int:
-        index = len(self.table) + 2
+        index = max(self.table, default=1) + 1
         mac = bytes((2, 0, 0, 0, 0, index))
-        self.table[index] = rt.Link(index, name, up, 1500, 68, max_mtu, mac, ())
+        self.table[index] = rt.Link(index, name, up, 1500, 68, max_mtu, mac, (), permanent=mac)
         self._conf(name)
         net = self.root / "sys/class/net"
         write(net / name / "carrier", "1")
@@ -102,10 +114,31 @@ class Kernel(RouteLookup):
 
     # -- changing
 
-    def set_link(self, index: int, mtu: int | None = None, name: str | None = None, up: bool | None = None) -> None:
+    def set_link(
+        self,
+        index: int,
+        mtu: int | None = None,
+        name: str | None = None,
+        up: bool | None = None,
+        master: int | None = None,
+        kind: bytes = b"",
+        address: bytes | None = None,
+    ) -> None:
         link = self.table[index]
         if mtu is not None:
+            if link.kind == "vlan" and mtu > self.table[link.below or 0].mtu:
+                raise NetlinkError(34)
             link = link._replace(mtu=mtu)
+            for member in self.members(index):
+                self.table[member.ifindex] = member._replace(mtu=mtu)
+            for upper in [each for each in self.table.values() if each.below == index and each.mtu > mtu]:
+                self.table[upper.ifindex] = upper._replace(mtu=mtu)
+        if address is not None:
+            link = link._replace(address=address)
+        if kind:
+            link = link._replace(data=self._changed_bond(link, kind))
+        if master is not None:
+            link = self._with_master(link, master)
         if up is False:
             self.held_routes = [route for route in self.held_routes if route.oif != index]
             link = link._replace(up=False)
@@ -120,6 +153,79 @@ class Kernel(RouteLookup):
             self._rename(link.name, name)
             link = link._replace(name=name)
         self.table[index] = link
+
+    def members(self, index: int) -> list[rt.Link]:
+        return [link for link in self.table.values() if link.master == index]
+
+    def _changed_bond(self, link: rt.Link, kind: bytes) -> bytes:
+        """The attributes of a bond after a change. A mode needs a bond without members, and with LACP that is down."""
+        data = codec.table(codec.table(codec.table(kind)[IFLA_LINKINFO])[IFLA_INFO_DATA])
+        held = codec.table(link.data)
+        if IFLA_BOND_MODE in data and (link.up or self.members(link.ifindex)):
+            raise NetlinkError(16)
+        if IFLA_BOND_AD_LACP_RATE in data and (link.up or {**held, **data}[IFLA_BOND_MODE] != b"\x04"):
+            raise NetlinkError(16)
+        return b"".join(codec.attribute(*each) for each in {**held, **data}.items())
+
+    def _with_master(self, link: rt.Link, master: int) -> rt.Link:
+        net = self.root / "sys/class/net"
+        if link.master:
+            (net / link.name / ("upper_" + self.table[link.master].name)).unlink()
+            (net / self.table[link.master].name / ("lower_" + link.name)).unlink()
+        if not master:
+            # as it was before
+            return link._replace(master=None, up=False, mtu=1500, address=link.permanent)
+        if link.up or link.master:
+            raise NetlinkError(1)
+        bond = self.table[master]
+        (net / link.name / ("upper_" + bond.name)).symlink_to("../" + bond.name)
+        (net / bond.name / ("lower_" + link.name)).symlink_to("../" + link.name)
+        return link._replace(master=master, up=True, mtu=bond.mtu, address=bond.address)
+
+    def link(self, which: int | str, vfs: bool = False, namespace: int | None = None) -> rt.Link | None:
+        return next((link for link in self.table.values() if which in (link.ifindex, link.name)), None)
+
+    def new_link(
+        self,
+        kind: str | bytes,
+        name: str,
+        parent: int | None,
+        namespace: int | None,
+        mtu: int | None,
+        address: bytes | None,
+        index: int = 0,
+    ) -> None:
+        assert isinstance(kind, bytes)
+        information = codec.table(codec.table(kind)[IFLA_LINKINFO])
+        below = self.table[parent] if parent else None
+        data, text = information[IFLA_INFO_DATA], codec.text(information[IFLA_INFO_KIND])
+        twin = [each for each in self.table.values() if below and (each.below, each.data) == (parent, data)]
+        if self.link(name) or twin:
+            raise NetlinkError(17)
+        mtu = mtu or (below.mtu if below else 1500)
+        if below and mtu > below.mtu:
+            raise NetlinkError(34)
+        new = self.nic(name)
+        self.table[new] = self.table[new]._replace(
+            mtu=mtu, min_mtu=0, max_mtu=65535, kind=text, data=data, below=parent, permanent=b""
+        )
+        if address or below:
+            self.table[new] = self.table[new]._replace(address=address or below.address)
+        if below:
+            place = self.root / "sys/class/net" / below.name / ("upper_" + name)
+            place.symlink_to("../" + name)
+
+    def delete_link(self, index: int, namespace: int | None = None) -> None:
+        link = self.table.pop(index)
+        for member in self.members(index):
+            self.table[member.ifindex] = member._replace(master=None, up=False, mtu=1500, address=member.permanent)
+        shutil.rmtree(self.root / "sys/class/net" / link.name)
+        for place in (self.root / "sys/class/net").glob("*/*er_" + link.name):
+            place.unlink()
+        for family in ("ipv4", "ipv6"):
+            shutil.rmtree(self.root / "proc/sys/net" / family / "conf" / link.name)
+        self.held_addresses = [each for each in self.held_addresses if each.ifindex != index]
+        self.held_routes = [each for each in self.held_routes if each.oif != index]
 
     def _rename(self, before: str, after: str) -> None:
         net = self.root / "sys/class/net"

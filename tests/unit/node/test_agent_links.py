@@ -98,7 +98,7 @@ def sriov(attachment: str = "sriov", **values: t.Any) -> agent_spec.AgentSpec:
 
 def source(tree: Tree, kernel: Kernel, spec: agent_spec.AgentSpec, number: int = 0, before: t.Any = None) -> t.Any:
     each = spec.rails[0]
-    return host_links.source(tree.system(), t.cast(t.Any, kernel), spec, each, each.slots[number], before)
+    return host_links.source(tree.system(), t.cast(t.Any, kernel), each, each.slots[number], before)
 
 
 @pytest.mark.parametrize("attachment", ["sriov", "ib-sriov"])

@@ -270,3 +270,13 @@ def test_a_moved_port_is_found_by_what_is_known_of_it(node: System) -> None:
     moved: t.Any = foreign.Moved("in a pod", "ens1", "02:00:00:00:00:03")
     facts = foreign.Facts.of(node, kept, None, moved)
     assert foreign.networkd(node, kept, facts, OWN) == [("Network", ["Address=192.168.50.2/24"])]
+
+
+def test_what_netplan_writes_for_an_mtu_is_not_repeated(node: System) -> None:
+    """As netplan 0.106 does for each interface of Railyard's file."""
+    text = "[Match]\nOriginalName=rail1\n\n[Link]\nWakeOnLan=off\nMTUBytes=4200\n"
+    put(node, "/run/systemd/network/10-netplan-rail1.link", text)
+    facts = foreign.Facts.of(node, KEPT, LINK, None)
+    assert foreign.link_lines(node, KEPT, facts) == []
+    put(node, "/run/systemd/network/10-netplan-rail1.link", text.replace("off", "magic"))
+    assert foreign.link_lines(node, KEPT, facts) == ["WakeOnLan=magic"]

@@ -157,6 +157,15 @@ def test_one_function_with_two_netdevs_and_one_with_none(tmp_path: Path) -> None
     assert found[2]["mac"] is None and found[2]["operstate"] is None and found[2]["holders"] == []
 
 
+def test_representors_are_not_ports(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    function = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0")
+    for name, label in (("ens1f0np0", "p0"), ("eth0", "pf0vf0"), ("eth1", "c1pf0sf88")):
+        tree.netdev(function, name, phys_port_name=label)
+    found = node(tree, [link("ens1f0np0"), link("eth0"), link("eth1")]).look(["nics"])["nics"]
+    assert [row["netdev"] for row in found] == ["ens1f0np0"]
+
+
 def test_a_netdev_that_a_pod_has_is_reported_as_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(tmp_path)
     function = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0")

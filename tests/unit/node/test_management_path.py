@@ -200,3 +200,29 @@ def test_the_connection_is_found_through_the_ancestors_where_sudo_dropped_it(tre
 )
 def test_a_pci_address_has_domain_bus_device_and_function(text: str, is_one: bool) -> None:
     assert is_pci_address(text) is is_one
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        {"bond0": ("p0", "p1")},
+        {"team0": ("p0", "p1")},
+        {"bond0": ("p0", "p1"), "bond0.7": ("bond0",)},
+        {"bond0": ("p0", "p1"), "br0": ("bond0", "tap0"), "br0.7": ("br0",)},
+        {"v0": ("p0",), "v1": ("p1",), "bond0": ("v0", "v1")},
+        {"bond0": ("p0", "p1"), "vrf0": ("bond0",)},
+        {"bond0": ("p0", "p1"), "bond0.7": ("bond0",), "mv0": ("bond0.7",), "vrf0": ("mv0",)},
+    ],
+)
+def test_all_below_the_management_interface_is_protected(tree: Tree, stack: dict[str, tuple[str, ...]]) -> None:
+    for number, name in enumerate(("p0", "p1", "rail")):
+        tree.nic(name, "0000:0%d:00.0" % (number + 1))
+    for name, lower in stack.items():
+        tree.virtual(name, *lower)
+    # a VLAN on another function does not make that function part of the path
+    tree.virtual("rail.9", "rail")
+    tree.default_route(list(stack)[-1])
+    found = ManagementPath.observe(tree.system)
+    assert {"p0", "p1", *stack} - set(found.netdevs) == set()
+    assert set(found.functions) == {"0000:01:00.0", "0000:02:00.0"}
+    assert found.why_netdev("rail") is None and found.why_netdev("rail.9") is None

@@ -67,8 +67,19 @@ class Host:
         self.put("sys/class/net/%s/carrier" % name, "1\n")
         (self.root / "sys/class/net" / name / "device").symlink_to(function)
 
-    def device(self, name: str, kind: str, number: int, state: int = 4) -> None:
-        netdev = "mgmt0" if number == 0x1E else "enp%ds0" % number
+    def bond(self, name: str, *numbers: int, vlan: int | None = None) -> None:
+        """A bond of the functions with these numbers. ``vlan``: the id of a VLAN on it, named as the kernel does."""
+        self.put("sys/class/net/%s/uevent" % name, "DEVTYPE=bond\nINTERFACE=%s\n" % name)
+        self.put("sys/class/net/%s/flags" % name, "0x1003\n")
+        for number in numbers:
+            self.put("sys/class/net/%s/lower_enp%ds0" % (name, number), "")
+        if vlan is not None:
+            above = "%s.%d" % (name, vlan)
+            self.put("sys/class/net/%s/uevent" % above, "DEVTYPE=vlan\nINTERFACE=%s\n" % above)
+            self.put("sys/class/net/%s/lower_%s" % (above, name), "")
+
+    def device(self, name: str, kind: str, number: int, state: int = 4, netdev: str = "") -> None:
+        netdev = netdev or ("mgmt0" if number == 0x1E else "enp%ds0" % number)
         self.next_index += 1
         self.devices[self.next_index] = {"name": name, "type": kind, "netdev": netdev, "state": state}
         self._sysfs(name, "0000:%02x:00.0" % number)
@@ -140,7 +151,8 @@ class Host:
             if text[rdma_netlink.ATTR_DEV_NAME] in names:
                 raise NetlinkError(errno.EEXIST)
             netdev = text[rdma_netlink.ATTR_NDEV_NAME]
-            self.device(text[rdma_netlink.ATTR_DEV_NAME], text[rdma_netlink.ATTR_LINK_TYPE], int(netdev[3:-2]))
+            number = int(netdev[3:-2]) if netdev.startswith("enp") else 0
+            self.device(text[rdma_netlink.ATTR_DEV_NAME], text[rdma_netlink.ATTR_LINK_TYPE], number, netdev=netdev)
             return []
         index = codec.number(table[rdma_netlink.ATTR_DEV_INDEX])
         place = self.root / "sys/class/infiniband"
@@ -245,6 +257,45 @@ def test_hardware_is_named_by_pci_or_netdev(host: Host) -> None:
     host.device("mlx5_1", "hardware", 2)
     link = host.link(nic(1, "mlx5_gpu01"), nic(2, "mlx5_gpu02", pci=None, netdev="enp2s0"))
     assert [change[2:] for change in act(link)] == [("mlx5_0", "mlx5_gpu01"), ("mlx5_1", "mlx5_gpu02")]
+
+
+@pytest.mark.parametrize("number", [3, 4])
+@pytest.mark.parametrize("netdev", ["bond0", "bond0.100"])
+def test_the_device_of_a_lag_is_found_on_any_of_its_functions(host: Host, number: int, netdev: str) -> None:
+    host.bond("bond0", 3, 4, vlan=100)
+    host.device("mlx5_0", "hardware", 1)
+    host.device("mlx5_bond_0", "hardware", number)
+    link = host.link({"name": "mlx5_stor1", "type": "hardware", "netdev": netdev})
+    assert act(link) == [("0000:%02x:00.0" % number, "name", "mlx5_bond_0", "mlx5_stor1")]
+
+
+def test_functions_with_a_device_each_are_not_a_lag(host: Host) -> None:
+    host.bond("bond0", 3, 4)
+    host.device("mlx5_0", "hardware", 3)
+    host.device("mlx5_1", "hardware", 4)
+    message = refused(host.link({"name": "mlx5_bond_0", "type": "hardware", "netdev": "bond0"}))
+    assert "ports[0]: the functions below bond0 have an RDMA device each (mlx5_0, mlx5_1)" in message
+    assert "active-backup, balance-xor and 802.3ad" in message
+
+
+def test_a_bond_without_any_device_is_reported_with_a_function(host: Host) -> None:
+    host.bond("bond0", 3, 4)
+    message = refused(host.link({"name": "mlx5_bond_0", "type": "hardware", "netdev": "bond0"}))
+    assert "no RDMA device of 0000:03:00.0 is visible here" in message
+
+
+def test_a_bond_without_functions_is_not_a_port(host: Host) -> None:
+    host.bond("bond0")
+    message = refused(host.link({"name": "mlx5_bond_0", "type": "hardware", "netdev": "bond0"}))
+    assert "netdev bond0 is not a PCI function" in message
+
+
+def test_soft_links_are_made_on_a_bond_and_not_on_its_vlan(host: Host) -> None:
+    host.bond("bond0", 3, 4, vlan=100)
+    assert act(host.link(rxe(1, "rxe_stor1", netdev="bond0"))) == [("rxe_stor1", "link", None, "rxe on bond0")]
+    message = refused(host.link(rxe(1, "rxe_vlan", netdev="bond0.100")))
+    assert "ports[0].netdev: bond0.100 is a VLAN, on which the kernel makes no rxe device" in message
+    assert "Remedy: give bond0: its device has the GIDs of the VLAN too." in message
 
 
 def test_names_are_exchanged(host: Host) -> None:

@@ -809,6 +809,35 @@ def test_absent_of_a_missing_card(two: NicKernel) -> None:
     assert not two.exists("/etc/railyard")
 
 
+@pytest.mark.parametrize(
+    ("driver", "files", "is_refused"),
+    [
+        ("mlx5_core", ("bonding_slave/state",), True),
+        # a bridge's port, another vendor, and a NIC in switchdev mode
+        ("mlx5_core", (), False),
+        ("igb", ("bonding_slave/state",), False),
+        ("mlx5_core", ("bonding_slave/state", "phys_switch_id"), False),
+    ],
+)
+def test_vfs_in_legacy_mode_on_a_member_of_a_roce_lag_are_refused(
+    kernel: NicKernel, driver: str, files: tuple[str, ...], is_refused: bool
+) -> None:
+    pf = kernel.nic(9, "ens9", driver=driver)
+    for file in files:
+        kernel.tree.write("/sys/class/net/ens9/" + file, "active")
+    (Path(kernel.path("/sys/class/net/ens9")) / "master").symlink_to("../bond0")
+    wanted = {"pci": pf, "count": 2, "attributes": []}
+    if not is_refused:
+        assert run(kernel, ports=[wanted])[0]
+        return
+    assert refused(kernel, ports=[wanted]) == [
+        "ports[0].count: 0000:09:00.0 (ens9) is a member of bond0, and VFs in legacy mode end RoCE LAG: the bond loses"
+        " its RDMA device. Remedy: plan no VFs for members of a bond, take it out of the bond, or use switchdev mode."
+    ]
+    # none are planned
+    assert run(kernel, ports=[dict(wanted, count=0)])[0] == []
+
+
 # -- a part of a port's VFs
 
 

@@ -7,73 +7,38 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import planner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
-    FIRST,
-    LAST,
+    BY_NODE,
     LINK,
     NONE,
     PREFIX,
-    SECOND,
     SUBNET,
     Planner,
     Scheme,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.address_tracks import (
+    Track,
+    common_gateway,
+    covering_network,
+    find_common,
+    smallest_subnet,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, most_common
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.inferred_schemes import Ways, scheme_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import Nic
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     FAMILY,
     IPV4,
     IPV6,
-    SUFFIX,
     Network,
-    Range,
-    covering,
-    link_local,
-    network,
-    parse_address,
-    parse_range,
     show,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
-    Ranges,
-    longest,
-    single,
-    without,
 )
 
 # Rail -> node -> its port.
 Ports = t.Mapping[str, t.Mapping[str, Nic]]
-# The widest subnet that is tried before indexes are counted in another way.
-_WIDEST = {IPV4: 8, IPV6: 32}
-
-
-@dataclass
-class Track:
-    """One rail in one family.
-
-    :param size: addresses of a node's share: 1 in the mode subnet.
-    :param units: node -> place of its share, in units of ``size``, from any start.
-    :param fitting: the units that agree with those of the other rails.
-    :param most: the last place that a node has.
-    :param base: the place of index 0.
-    :param known: the rail's network, if a route shows it.
-    """
-
-    rail: str
-    bits: int
-    mode: str
-    size: int
-    addresses: dict[str, int]
-    units: dict[str, int]
-    nets: dict[str, Network]
-    gateways: dict[str, int | None]
-    known: Network | None = None
-    fitting: dict[str, int] = field(default_factory=dict)
-    most: int = 0
-    base: int = 0
 
 
 @dataclass
@@ -98,32 +63,45 @@ def addressing(
     numbers: t.Mapping[str, int | None],
     findings: Findings,
     given: t.Mapping[str, str],
-    infiniband: bool,
+    infiniband: t.Container[str],
+    for_pods: t.Container[str],
     from_first: bool = False,
 ) -> InferredAddresses:
     """Return the schemes and indexes of all rails.
 
     :param numbers: node -> the number in its name, which becomes its index if addresses permit it.
     :param given: ``pods`` and ``gateway`` as short forms.
+    :param infiniband: the rails that need no addresses.
+    :param for_pods: the rails that pods are attached to.
     :param from_first: whether pods' addresses can only begin with a subnet's first, as those of nv-ipam.
     """
     result = InferredAddresses()
     tracks = [track for rail in ports for track in _tracks(rail, ports[rail], findings)]
+    find_common(tracks, numbers)
     _routing(ports, result)
+    _rules(tracks, result, findings)
     _indexes(tracks, numbers, result, findings)
     _left(ports, tracks, numbers, result, findings)
+    ways = Ways(findings, given, for_pods, from_first, max(result.indexes.values(), default=1))
     for track in tracks:
-        scheme = _scheme(track, findings, given, from_first)
+        scheme = scheme_of(track, ways)
+        other = next(iter(result.schemes.get(track.rail, {}).values()), None)
+        if other and other.part and scheme.part and other.numbering != scheme.numbering:
+            message = "the rails of one network divide it in another way for IPv6 than for IPv4"
+            remedy = "use one numbering for both; IPv6 was omitted from the file"
+            findings.add("DS304", ("rails", track.rail), message, remedy)
+            continue
         result.schemes.setdefault(track.rail, {})[track.bits] = scheme
         result.modes[track.rail] = track.mode
         _check(track, scheme, result, findings)
     for rail in ports:
         if rail not in result.schemes:
-            result.modes[rail] = NONE if infiniband else SUBNET
-            if not infiniband:
+            result.modes[rail] = NONE if rail in infiniband else SUBNET
+            if rail not in infiniband:
                 message = "no port of the rail has an address"
                 findings.add("DS301", ("rails", rail), message, "add subnet, hosts and pods to the rail")
     _foreign(tracks, findings)
+    _overlapping(result, findings)
     _leased(ports, findings)
     return result
 
@@ -245,12 +223,16 @@ def _indexes(
                 votes.setdefault(node, Counter())[place - track.base] += 1
         places = {node: counted.most_common(1)[0][0] for node, counted in votes.items()}
     for track in tracks:
+        if track.own_size or track.numbering == BY_NODE:
+            # All rails divide one range.
+            track.base = Counter(each.base for each in track.common).most_common(1)[0][0]
+    for track in tracks:
         # One wrong address must not widen a subnet.
         track.fitting = _fitting(track, places)
-        if not track.fitting:  # the addresses of other rails have moved all of its nodes
+        if not track.fitting and not track.common:  # the addresses of other rails have moved all of its nodes
             track.base = Counter(place - places[node] for node, place in track.units.items()).most_common(1)[0][0]
             track.fitting = _fitting(track, places)
-        track.most = max(track.fitting.values())
+        track.most = max(track.fitting.values(), default=track.base)
     shift = _shift(tracks, places, numbers)
     result.indexes = {node: place + shift for node, place in places.items()}
     for track in tracks:
@@ -261,6 +243,15 @@ def _indexes(
         if first != node:
             message = "%s and %s have the same index according to their addresses" % (first, node)
             findings.add("DS305", ("nodes",), message, "give one of them another address or index", [first, node])
+
+
+def _rules(tracks: t.Sequence[Track], result: InferredAddresses, findings: Findings) -> None:
+    """Rails of one network need rules by source. Report nodes that have none."""
+    flat = [track for track in tracks if track.common and track.mode == SUBNET]
+    if flat and result.source is False:
+        result.source = None
+        message = "ports are in one network and have no rules by source, which the plan has"
+        findings.add("DS308", ("fabric",), message, "run hosts.yml, which sets the planned value")
 
 
 def _left(
@@ -289,6 +280,10 @@ def _left(
                 "DS311", ("rails", track.rail), message, "run hosts.yml, which sets the planned value", unaddressed
             )
         track.most = track.base + max(result.indexes[node] for node in ports[track.rail])
+    for track in tracks:
+        # Of rails with a network in common, the places are those of all of them.
+        if track.own_size or track.numbering == BY_NODE:
+            track.most = max(each.most for each in track.common)
 
 
 def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Mapping[str, int | None]) -> int:
@@ -302,7 +297,7 @@ def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Ma
     shifts.append(1 - lowest)
     for track in tracks:
         if track.mode != SUBNET:
-            net = track.known or _covering(track.fitting.values(), track.size, track.bits)
+            net = track.known or covering_network(track.fitting.values(), track.size, track.bits)
             shifts.append(1 - (net.first // track.size) + track.base)
     for shift in shifts:
         if lowest + shift >= 1 and all(_fits(track, shift) for track in tracks):
@@ -315,125 +310,9 @@ def _fits(track: Track, shift: int) -> bool:
     start = track.base - shift + 1
     if track.mode == SUBNET and track.known:
         # The range of hosts begins with index 1, even if no node has it: the gateway must not be in it.
-        via, end = _gateway(track), track.most
-        low = track.known.usable.first
-        return start >= low and not (via is not None and start <= via <= end)
-    return _subnet(track, start) is not None
-
-
-def _subnet(track: Track, start: int) -> Network | None:
-    """Return the smallest network that begins with the place of index 1 and contains all nodes' places."""
-    first = start * track.size
-    last = (track.most + 1) * track.size - 1
-    if track.known is not None:
-        return track.known if track.known.first == first and track.known.last >= last else None
-    for prefix in range(track.bits - (track.size.bit_length() - 1), _WIDEST[track.bits] - 1, -1):
-        net = network(first, prefix, track.bits)
-        if net.first != first:
-            return None
-        if net.last >= last:
-            return net
-    return None
-
-
-def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
-    """Return the smallest network that contains the shares at these places."""
-    places = list(units)
-    return covering(min(places) * size, (max(places) + 1) * size - 1, bits)
-
-
-# -- schemes -----------------------------------------------------------------------------------------------------------
-
-
-def _scheme(track: Track, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
-    if track.mode == SUBNET:
-        return _common(track, findings, given, from_first)
-    net = _subnet(track, track.base + 1)
-    if net is None:
-        message = "no network begins with the address of the node with index 1 (%s)" % show(
-            (track.base + 1) * track.size, track.bits
-        )
-        remedy = "set the rail's subnet and the nodes' indexes; the values in the file renumber nodes"
-        findings.add("DS302", ("rails", track.rail), message, remedy)
-        net = track.known or _covering(track.fitting.values(), track.size, track.bits)
-    if track.mode == LINK:
-        ends = Counter(address % 2 for address in track.addresses.values())
-        own = ends.most_common(1)[0][0]
-        return Scheme(LINK, net, leaf_end=FIRST if own else SECOND)
-    return _own(track, net)
-
-
-def _own(track: Track, net: Network) -> Scheme:
-    """Return the scheme of mode prefix whose gateway and port positions reproduce the addresses of the most ports."""
-    length = track.bits - (track.size.bit_length() - 1)
-    local = _gateway(track)
-    routers = (local,) if local is not None and link_local(local, track.bits) else (FIRST, LAST, NONE)
-    schemes = [
-        Scheme(PREFIX, net, gateway=gateway, node_prefix=length, host=host)
-        for gateway in routers
-        for host in (FIRST, LAST)
-    ]
-    best = max(schemes, key=lambda scheme: _reproduced(track, scheme))
-    # the defaults are not written
-    gateway = None if best.gateway == FIRST else best.gateway
-    return replace(best, gateway=gateway, host=None if best.host == FIRST else best.host)
-
-
-def _reproduced(track: Track, scheme: Scheme) -> int:
-    """Return how many addresses, which count twice, and gateways of ports are those of the scheme."""
-    plan, count = planner(scheme), 0
-    for node, address in track.addresses.items():
-        share, via = plan.share(0, 0, track.units[node] - track.base), track.gateways[node]
-        count += 2 * (share.address == address) + (via is not None and share.gateway == via)
-    return count
-
-
-def _common(track: Track, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
-    """Return the scheme of mode subnet. Report differing gateways and inferred pod addresses."""
-    net = track.known
-    if net is None:
-        raise AssertionError("the network of a track is known here")
-    place = ("rails", track.rail)
-    usable = net.usable
-    first = max(track.base + 1, usable.first)
-    hosts = Range(first, max(first, min(track.most, usable.last)), track.bits)
-    vias = {via for via in track.gateways.values() if via is not None}
-    gateway = _gateway(track)
-    if len(vias) > 1:
-        message = "gateways are %s" % " and ".join(show(via, track.bits) for via in sorted(vias))
-        findings.add(
-            "DS307", place, message, "set gateway to the address of the leaf; hosts.yml configures it on all nodes"
-        )
-    suffix = SUFFIX[track.bits]
-    stated = given.get("gateway" + suffix)
-    if gateway is None and stated:
-        gateway = parse_address(stated, net)
-    stated_pods = parse_range(given["pods" + suffix], net) if given.get("pods" + suffix) else None
-    if stated_pods:
-        pods: Ranges | None = Ranges.of(Range(stated_pods[0], stated_pods[1], track.bits))
-    else:
-        own_gateway = None if gateway is None or not net.holds(gateway) else gateway
-        free = _free(hosts, own_gateway, usable, from_first)
-        pods = Ranges.of(free) if free else None
-        message = "pods get the addresses of the rails' %ssubnets that hosts and gateways do not use" % (
-            "IPv6 " if suffix else ""
-        )
-        remedy = "check that these addresses are unused, or set -e discover_pods%s=FIRST-LAST" % suffix
-        findings.add("DS306", ("rails",), message, remedy)
-    return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts))
-
-
-def _gateway(track: Track) -> int | None:
-    """Return the gateway of most nodes; None without one."""
-    return most_common(track.gateways.values())
-
-
-def _free(hosts: Range, gateway: int | None, usable: Range, from_first: bool) -> Range | None:
-    """Return the longest range of addresses that hosts and the gateway leave free."""
-    free = without([usable], [hosts] if gateway is None else [hosts, single(gateway, usable.bits)])
-    chosen = free[0] if from_first and free and free[0].first == usable.first else longest(free)
-    # a pool of a whole /64 is too large to be useful
-    return Range(chosen.first, min(chosen.last, chosen.first + 4095), chosen.bits) if chosen else None
+        via, hosts = common_gateway(track), track.hosts(start, track.most)
+        return hosts.first >= track.known.usable.first and not (via is not None and hosts.first <= via <= hosts.last)
+    return smallest_subnet(track, start) is not None
 
 
 def _check(track: Track, scheme: Scheme, result: InferredAddresses, findings: Findings) -> None:
@@ -464,7 +343,22 @@ def _foreign(tracks: t.Sequence[Track], findings: Findings) -> None:
     for track in tracks:
         for net in sorted(set(track.nets.values()), key=lambda each: each.first):
             other = nets.setdefault(net, track.rail)
-            if other != track.rail:
+            if other != track.rail and other not in [each.rail for each in track.common]:
                 message = "%s is also the network of %s" % (net, other)
                 remedy = "check whether cables or addresses are swapped, or whether the ports belong to one rail"
                 findings.add("DS309", ("rails", track.rail), message, remedy)
+
+
+def _overlapping(result: InferredAddresses, findings: Findings) -> None:
+    """Report inferred networks that overlap, but are not one network that rails have in common."""
+    nets = [
+        (scheme.network, rail, scheme.part is not None)
+        for rail, schemes in result.schemes.items()
+        for scheme in schemes.values()
+    ]
+    nets.sort(key=lambda each: (each[0].bits, each[0].first, each[0].prefix))
+    for (before, other, _shared), (after, rail, shared) in zip(nets, nets[1:]):
+        if before.bits == after.bits and after.first <= before.last and not (shared and before == after):
+            message = "the networks of its nodes follow no order: %s overlaps %s of %s" % (after, before, other)
+            remedy = "write the subnet, node_prefix and node_aggregate of the rails, and the nodes' indexes"
+            findings.add("DS309", ("rails", rail), message, remedy)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import typing as t
 from collections import Counter
 from dataclasses import replace
@@ -22,15 +24,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
     addressing,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_ports import port_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import (
-    Nic,
     ObservedNode,
     most_common,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import Nic
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import (
     Model,
     Named,
     assign,
+    assign_storage,
     models,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
@@ -38,11 +42,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ATTACHMENTS,
     DEFAULT_MTU,
     ETHERNET,
+    HOST,
     INFINIBAND,
     SHARED,
     has_vfs,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    COMPUTE,
     Fabric,
     Group,
     Node,
@@ -58,8 +64,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
     facts_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
-    RDMA,
-    RDMA_OF_KERNEL,
     trailing_number,
 )
 
@@ -96,6 +100,8 @@ class Builder:
         self.fabric = Fabric(name=options.name or "discovered")
         layers = (nic.layer for model in self.models for rail in model.rails for _node, nic in model.on(rail))
         self._layer = most_common(layers) or ETHERNET
+        self.rails += assign_storage(self.models, self.rails, findings)
+        self._compute = [rail.name for rail in self.rails if rail.role == COMPUTE]
 
     def build(self) -> Fabric:
         """Return the fabric, and add findings about what is uncertain."""
@@ -116,6 +122,7 @@ class Builder:
         self._check_vfs()
         return fabric
 
+    @functools.cached_property
     def _ports(self) -> dict[str, dict[str, Nic]]:
         """Return rail -> node -> its port."""
         return {
@@ -130,21 +137,32 @@ class Builder:
     def _addresses(self) -> InferredAddresses:
         names = [node.name for model in self.models for node in model.nodes]
         numbers = {name: trailing_number(name) for name in names}
-        options, infiniband = self._options, self._layer == INFINIBAND
+        options = self._options
+        infiniband = {rail.name for rail in self.rails if self._layer_on(rail.name) == INFINIBAND}
+        for_pods = {rail.name for rail in self.rails if rail.role == COMPUTE or self._vfs_on(rail.name)}
         from_first = facts_of(options.provider).cuts_blocks
-        return addressing(self._ports(), numbers, self._findings, options.given, infiniband, from_first)
+        return addressing(self._ports, numbers, self._findings, options.given, infiniband, for_pods, from_first)
+
+    def _layer_on(self, rail: str) -> str:
+        """Return the link layer of most ports of a rail."""
+        return most_common(nic.layer for nic in self._ports[rail].values()) or self._layer
+
+    def _vfs_on(self, rail: str) -> int:
+        """Return the number of VFs of most ports of a rail."""
+        return Counter(len(nic.vfs) for nic in self._ports[rail].values()).most_common(1)[0][0]
 
     def _mtus(self) -> None:
-        mtus = (nic.mtu for ports in self._ports().values() for nic in ports.values())
+        mtus = (nic.mtu for ports in self._ports.values() for nic in ports.values())
         self.fabric.mtu = self._options.mtu or most_common(mtus) or DEFAULT_MTU[self._layer]
 
     def _rails(self, addresses: InferredAddresses) -> None:
-        ports = self._ports()
+        ports = self._ports
         planes = Counter(rail.base for rail in self.rails)
         bases = list(dict.fromkeys(rail.base for rail in self.rails))
         for number, named in enumerate(self.rails, 1):
             rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1, named.plane)
             rail.planes = planes[named.base]
+            self._kind(rail, named)
             rail.mode = addresses.modes.get(named.name)
             rail.schemes = addresses.schemes.get(named.name, {})
             mtus = [nic.mtu for nic in ports[named.name].values() if nic.mtu]
@@ -164,13 +182,27 @@ class Builder:
                 self._findings.add("DS212", ("rails", named.name), "the port has no carrier", remedy, dark)
             self.fabric.rails.append(rail)
 
+    def _kind(self, rail: Rail, named: Named) -> None:
+        """Set what the rail has in another way than the compute rails."""
+        if named.role == COMPUTE:
+            return
+        layer, vfs = self._layer_on(named.name), self._vfs_on(named.name)
+        rail.role = named.role
+        rail.link_layer = layer if layer != self._layer else None
+        # Only VFs show that pods use the rail.
+        rail.attachment = ("ib-sriov" if layer == INFINIBAND else "sriov") if vfs else HOST
+        if rail.attachment == self.fabric.attachment:
+            rail.attachment = None
+        if vfs:
+            rail.vfs = {"count": Setting(vfs, ("rails", named.name, "vfs", "count"))}
+
     def _routing(self, addresses: InferredAddresses) -> None:
         routing = self.fabric.routing
         if addresses.source is False:
             routing.mode = "destination"
         if addresses.cross_rail is False:
             routing.cross_rail = False
-        ports = self._ports()
+        ports = self._ports
         for key, attribute in (("first_table", "table"), ("first_priority", "priority")):
             starts = [
                 (rail, node, getattr(nic, attribute) - number)
@@ -259,15 +291,16 @@ class Builder:
 
     def _attachment(self, model: Model) -> str:
         """Return the attachment that VFs, link layer, RDMA mode and addresses of a model suggest."""
-        if any(nic.vfs for rail in model.rails for _node, nic in model.on(rail)):
+        rails = [rail for rail in model.rails if rail in self._compute]
+        if any(nic.vfs for rail in rails for _node, nic in model.on(rail)):
             return "ib-sriov" if self._layer == INFINIBAND else "sriov"
         if self._layer == INFINIBAND:
-            addressed = any(nic.addresses for rail in model.rails for _node, nic in model.on(rail))
+            addressed = any(nic.addresses for rail in rails for _node, nic in model.on(rail))
             return "ipoib" if addressed else "host-device"
         modes = {node.rdma_mode for node in model.nodes}
         links = any(
             address.net.prefix == bits - 1
-            for rail in model.rails
+            for rail in rails
             for _node, nic in model.on(rail)
             for bits, address in nic.addresses.items()
         )
@@ -309,7 +342,7 @@ class Builder:
     def _profile(self, model: Model) -> Profile:
         path = ("profiles", model.name)
         profile = Profile(model.name, path, attachment=self._own(model))
-        nics = [model.nics[model.rails[rail.name]] for rail in self.rails if rail.name in model.rails]
+        nics = [model.nics[model.rails[rail]] for rail in self._compute if rail in model.rails]
         soft = {nic.soft for nic in nics}
         if len(soft) == 1:
             profile.soft_rdma = nics[0].soft
@@ -324,42 +357,23 @@ class Builder:
             profile.expected["pcie_gen"], profile.expected["pcie_lanes"] = nics[0].pcie
         for rail in self.rails:
             if rail.name in model.rails:
-                profile.ports[rail.name] = self._port(model, rail, profile.soft_rdma)
-        for pci, role in sorted(model.choice.others.items()):
-            nic = model.nics[pci]
-            name = nic.netdev or "port-%s" % pci.replace(":", "-").replace(".", "-")
-            port = Port(name, path + ("other_ports", name), netdev=nic.netdev, pci=pci)
-            profile.other_ports[name] = OtherPort(name, port.path, role, port)
+                port = port_of(model, rail.name, profile.soft_rdma, self._findings)
+                speed = model.nics[model.rails[rail.name]].speed
+                if rail.role != COMPUTE and speed != profile.expected.get("speed", speed):
+                    port = port._replace(speed=speed)
+                profile.ports[rail.name] = port
+        for key, role in sorted(model.choice.others.items()):
+            if model.nics[key].further:
+                message = "%s is another VLAN with addresses on %s" % (model.nics[key].netdev, model.nics[key].parent)
+                remedy = "add a rail with this VLAN if the plan must contain it; it stays as it is otherwise"
+                self._findings.add("DS215", path, message, remedy)
+                continue
+            for nic in model.nics[key].members or (model.nics[key],):
+                name = nic.function_netdev or "port-%s" % nic.pci.replace(":", "-").replace(".", "-")
+                pci = None if nic.only_netdev else nic.pci
+                port = Port(name, path + ("other_ports", name), netdev=nic.function_netdev, pci=pci)
+                profile.other_ports[name] = OtherPort(name, port.path, role, port)
         return profile
-
-    def _port(self, model: Model, rail: Named, soft: str | None) -> Port:
-        path = ("profiles", model.name, "ports", rail.name)
-        ports = [(node.name, nic) for node, nic in model.on(rail.name)]
-        bare = [node for node, nic in ports if nic.rdma is None and not nic.hidden]
-        if bare:
-            remedy = "load its driver, or set soft_rdma to rxe or siw in the profile"
-            self._findings.add("DS402", path, "the port has no RDMA device", remedy, bare)
-        device = most_common(nic.rdma for _node, nic in ports)
-        if soft:
-            self._soft(path, rail, soft, ports)
-            device = None if device == "%s_%s" % (soft, rail.name) else device
-        if not device or not RDMA.match(device) or RDMA_OF_KERNEL.match(device):
-            device = None
-        else:
-            odd = [node for node, nic in ports if nic.rdma and nic.rdma != device]
-            if odd:
-                message = "its RDMA device does not have the name %s" % device
-                self._findings.add("DS405", path, message, "run hosts.yml, which sets this name", odd)
-        netdev = most_common(nic.netdev for _node, nic in ports)
-        return Port(rail.name, path, netdev, model.rails[rail.name], device, model.gpus[rail.name])
-
-    def _soft(self, path: tuple[str, ...], rail: Named, soft: str, ports: t.Sequence[tuple[str, Nic]]) -> None:
-        for node, nic in ports:
-            if nic.rdma and RDMA_OF_KERNEL.match(nic.rdma):
-                message = "its soft RDMA device is %s, a name that the kernel assigns; the plan has %s_%s" % (
-                    nic.rdma, soft, rail.name,
-                )  # fmt: skip
-                self._findings.add("DS406", path, message, "delete it before you run hosts.yml", [node])
 
     # -- nodes
 
@@ -370,9 +384,9 @@ class Builder:
             made_node.address = node.address if node.address != node.name else None
             profile = self.fabric.profiles[model.name]
             for rail, pci in model.rails.items():
-                own = node.nics[pci].netdev
+                own = node.nics[pci].function_netdev
                 common = profile.ports[rail].netdev
-                if not own or own == common:
+                if not own or own == common or model.nics[pci].obstacle:
                     continue
                 message = "the port of %s is %s, but %s on most nodes" % (rail, own, common)
                 if self._on_netdev(model):
@@ -389,7 +403,7 @@ class Builder:
     def _vfs(self) -> None:
         fabric = self.fabric
         counts = {
-            node.name: Counter(len(node.nics[pci].vfs) for pci in model.rails.values())
+            node.name: Counter(len(nic.vfs) for nic in self._compute_ports(model, node))
             for model in self.models
             if has_vfs(self._own(model) or fabric.attachment)
             for node in model.nodes
@@ -399,6 +413,9 @@ class Builder:
         common = {node: counted.most_common(1)[0][0] for node, counted in counts.items()}
         count = Counter(common.values()).most_common(1)[0][0]
         fabric.vfs = {"count": Setting(count, ("fabric", "vfs", "count"))}
+        for rail in fabric.rails:
+            if rail.vfs and rail.vfs["count"] and rail.vfs["count"].value == count:
+                rail.vfs = {}
         # default values are not written
         for attribute in vf_attributes.SETTINGS:
             key = attribute.name
@@ -424,9 +441,12 @@ class Builder:
                     "DS403", ("fabric", "vfs"), message, "run hosts.yml, which sets the same value on all", [node]
                 )
 
+    def _compute_ports(self, model: Model, node: ObservedNode) -> list[Nic]:
+        return [node.nics[model.rails[rail]] for rail in self._compute if rail in model.rails]
+
     def _of(self, model: Model, node: ObservedNode) -> t.Iterator[t.Mapping[str, t.Any]]:
-        for pci in model.rails.values():
-            yield from node.nics[pci].vfs
+        for nic in self._compute_ports(model, node):
+            yield from nic.vfs
 
     def _grouped(self, model: Model, common: t.Mapping[str, int], count: int) -> None:
         """Make a group of the nodes of a model with another count, because nodes have no key for VFs."""
@@ -442,16 +462,17 @@ class Builder:
     def _check_vfs(self) -> None:
         """Report VFs whose addresses are not those that the plan derives from the seed of the fabric."""
         seed = self.fabric.mac_seed or self.fabric.name or ""
-        guids = self._layer == INFINIBAND
-        make, key = (vf_identity.guid, "port_guid") if guids else (vf_identity.mac, "mac")
-        for model in self.models:
+        infiniband = {rail.name: self._layer_on(rail.name) == INFINIBAND for rail in self.rails}
+        for model, guids in itertools.product(self.models, (False, True)):
+            make, key = (vf_identity.guid, "port_guid") if guids else (vf_identity.mac, "mac")
+            rails = {rail: port for rail, port in model.rails.items() if guids == infiniband[rail]}
             odd = [
                 node.name
                 for node in model.nodes
                 if any(
                     vf.get(key) and vf[key] != make(seed, node.name, rail, at)
-                    for rail, pci in model.rails.items()
-                    for at, vf in enumerate(node.nics[pci].vfs)
+                    for rail, port in rails.items()
+                    for at, vf in enumerate(node.nics[port].vfs)
                 )
             ]
             if odd:

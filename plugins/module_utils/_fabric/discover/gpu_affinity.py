@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import Nic
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
 
 # A port without a rail that is slower than this, in Gb/s, is for management, else for storage.
@@ -40,7 +40,7 @@ def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
     :param nics: the ports of one server model, in the order of their PCI addresses.
     """
     choice = Choice()
-    free = [nic for nic in nics if not nic.carries and (nic.netdev or nic.rdma)]
+    free = [nic for nic in nics if not nic.carries and not nic.further and (nic.netdev or nic.rdma)]
     able = [nic for nic in free if nic.has_rdma] or [nic for nic in free if nic.soft] or free
     if not able:
         message = "every NIC carries the connection or the default route, is used by a pod, or has no driver"
@@ -93,7 +93,7 @@ def _components(near: t.Mapping[int, t.Sequence[Nic]]) -> list[tuple[list[int], 
     """Return GPUs that share their nearest NICs, with these NICs, each in order."""
     groups: list[tuple[list[int], dict[str, Nic]]] = []
     for gpu in sorted(near):
-        ports = {nic.pci: nic for nic in near[gpu]}
+        ports = {nic.key: nic for nic in near[gpu]}
         meeting = [group for group in groups if set(group[1]) & set(ports)]
         groups = [group for group in groups if group not in meeting]
         members = sorted([gpu] + [each for group in meeting for each in group[0]])
@@ -186,17 +186,17 @@ def _by_models(able: t.Sequence[Nic], choice: Choice) -> None:
 
 def _others(nics: t.Sequence[Nic], choice: Choice) -> None:
     """Set the roles of the NICs that are not rail ports."""
-    rails = {nic.pci for nic, _gpus in choice.rails}
+    rails = {nic.key for nic, _gpus in choice.rails}
     for nic in nics:
-        if nic.pci in rails:
+        if nic.key in rails:
             continue
         slow = nic.speed is not None and nic.speed < STORAGE_SPEED
         management = bool(nic.carries) or slow or nic.routed or not (nic.has_rdma or nic.speed)
-        choice.others[nic.pci] = "management" if management else "storage"
+        choice.others[nic.key] = "management" if management else "storage"
 
 
 def _names(ports: t.Sequence[Nic]) -> str:
-    texts = [nic.netdev or nic.rdma or nic.pci for nic in ports]
+    texts = [nic.netdev or nic.rdma or nic.key for nic in ports]
     return ", ".join(texts[:-1]) + " and " + texts[-1] if len(texts) > 1 else "".join(texts)
 
 

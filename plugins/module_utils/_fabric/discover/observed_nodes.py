@@ -1,89 +1,31 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The result of ``rail_info`` on a node in the form that discovery compares: NICs with all of their facts."""
+"""The result of ``rail_info`` on a node in the form that discovery compares: NICs with all of their facts.
+
+A bond, or a VLAN with the addresses of its port, takes the place of the functions below it.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import typing as t
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_interfaces import Interfaces
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import (
+    Nic,
+    PortAddress,
+    Route,
+    Row,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, network
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network
 
-Row = t.Mapping[str, t.Any]
 SOFT = ("rxe", "siw")
 T = t.TypeVar("T")
-
-
-class PortAddress(t.NamedTuple):
-    """An address of a port, and its network."""
-
-    address: int
-    net: Network
-
-
-class Route(t.NamedTuple):
-    """A route. ``to``: None for a default route. ``table``: None for the main table."""
-
-    to: Network | None
-    via: int | None
-    table: int | None
-    bits: int
-
-
-@dataclass
-class Nic:
-    """One port of a node.
-
-    :param card: serial number or PCI device, which all functions of a card have in common.
-    :param near: index of a GPU -> how near it is.
-    :param speed: in Gb/s.
-    :param mtu: in bytes.
-    :param carries: why it must not be touched.
-    :param soft: the type of its soft RDMA device.
-    :param vfs: the attributes of each VF.
-    :param leased: family -> a temporary address.
-    :param routes: the routes that were configured.
-    :param routed: whether it has a default route in the main table, also one that was not configured.
-    :param table, priority: of the routing table that rules select.
-    """
-
-    pci: str
-    netdev: str | None
-    model: str
-    layer: str
-    card: str
-    near: dict[int, str]
-    slot: str | None = None
-    speed: int | None = None
-    mtu: int | None = None
-    carrier: bool | None = None
-    carries: str | None = None
-    rdma: str | None = None
-    soft: str | None = None
-    vfs: list[Row] = field(default_factory=list)
-    addresses: dict[int, PortAddress] = field(default_factory=dict)
-    leased: dict[int, str] = field(default_factory=dict)
-    routes: list[Route] = field(default_factory=list)
-    routed: bool = False
-    table: int | None = None
-    priority: int | None = None
-    leaf: str | None = None
-    pcie: tuple[int, int] | None = None
-
-    @property
-    def hidden(self) -> bool:
-        """Return whether the port is not visible: a pod or a virtual machine uses it, or its driver is missing."""
-        return self.netdev is None and self.rdma is None
-
-    @property
-    def has_rdma(self) -> bool:
-        """Return whether the port has a hardware RDMA device."""
-        return self.rdma is not None and self.soft is None
 
 
 @dataclass
@@ -105,25 +47,34 @@ def observe(name: str, address: str | None, info: Row, lldp: Row, findings: Find
     for row in info.get("gpus") or ():
         for pci, how in (row.get("nics") or {}).items():
             near.setdefault(pci, {})[int(row["index"])] = how
-    ports = _by_netdev(info.get("rdma") or ())
+    devices = _Devices(info.get("rdma") or ())
+    rows = info.get("nics") or ()
     nics: dict[str, Nic] = {}
-    for row in info.get("nics") or ():
-        if row["pci"] in nics:
-            message = "%s has the netdevs %s and %s" % (row["pci"], nics[row["pci"]].netdev, row.get("netdev"))
-            findings.add(
-                "DS103", ("profiles",), message, "identify the port by netdev or mac; the first netdev was used", [name]
-            )
+    for row in rows:
+        pci, netdev = str(row["pci"]), row.get("netdev")
+        first = nics.get(pci)
+        if first is None:
+            nics[pci] = _nic(pci, row, near.get(pci, {}), devices)
             continue
-        nics[row["pci"]] = _nic(row, near.get(row["pci"], {}), ports)
-    by_name = {nic.netdev: nic for nic in nics.values() if nic.netdev}
+        message, remedy = "%s has the netdevs %s and %s" % (pci, first.netdev, netdev), "the first netdev was used"
+        if first.layer == row.get("link_layer") == "ethernet":
+            key = "%s %s" % (pci, netdev)
+            nics[key] = _nic(key, row, near.get(pci, {}), devices)
+            nics[key].only_netdev = first.only_netdev = True
+            remedy = "check that the netdevs keep their names; only these identify the ports"
+        findings.add("DS103", ("profiles",), message, remedy, [name])
+    by_function = {row["pci"]: nics[str(row["pci"])] for row in rows}
     for vf in info.get("vfs") or ():
-        if vf["pf"] in nics:
-            nics[vf["pf"]].vfs.append(vf.get("attributes") or {})
-    _ip(name, info.get("ip") or {}, by_name, findings)
+        if vf["pf"] in by_function:
+            by_function[vf["pf"]].vfs.append(vf.get("attributes") or {})
+    interfaces = Interfaces(nics, info.get("interfaces") or (), devices.by_name)
+    _ip(name, info.get("ip") or {}, interfaces.by_netdev, findings)
     heard = {row["netdev"]: row for row in info.get("lldp") or ()}
     for netdev, row in dict(heard, **lldp).items():
-        if netdev in by_name and row.get("chassis"):
-            by_name[netdev].leaf = shown(str(row["chassis"]))
+        if netdev in interfaces.functions and row.get("chassis"):
+            interfaces.functions[netdev].leaf = shown(str(row["chassis"]))
+    nics = interfaces.ports(name, findings)
+    _number_ports(nics.values(), devices)
     system = info.get("system") or {}
     models = tuple("%s:%s" % (row.get("maker"), row.get("device")) for row in info.get("gpus") or ())
     return ObservedNode(name, address, system.get("rdma_mode"), gpus, nics, models)
@@ -135,24 +86,50 @@ def most_common(values: t.Iterable[T | None]) -> T | None:
     return counted.most_common(1)[0][0] if counted else None
 
 
-def _by_netdev(rows: t.Iterable[Row]) -> dict[tuple[str | None, str | None], Row]:
-    """Return (PCI address, netdev) -> RDMA device; the netdev is None for the first device of a function."""
-    devices: dict[tuple[str | None, str | None], Row] = {}
-    for row in rows:
-        devices.setdefault((row.get("pci"), row.get("netdev")), row)
-        devices.setdefault((row.get("pci"), None), row)
-    return devices
+class _Devices:
+    """The ports of the RDMA devices of a node, by function, by netdev and by device."""
+
+    def __init__(self, rows: t.Iterable[Row]) -> None:
+        self._of_function: dict[tuple[str | None, str | None], Row] = {}
+        self.by_netdev: dict[str, Row] = {}
+        self.by_name: dict[str, Row] = {}
+        for row in rows:
+            pci, netdev = row.get("pci"), row.get("netdev")
+            self._of_function.setdefault((pci, netdev), row)
+            self._of_function.setdefault((pci, None), row)
+            self.by_name.setdefault(str(row.get("device")), row)
+            if netdev:
+                self.by_netdev.setdefault(netdev, row)
+
+    def port(self, pci: str, netdev: str | None) -> Row:
+        """Return the port with a netdev, which may be one of a device on another function; else that of the function;
+        empty without one."""
+        own = self._of_function.get((pci, netdev)) or self.by_netdev.get(netdev or "")
+        return own or self._of_function.get((pci, None)) or {}
 
 
-def _nic(row: Row, near: dict[int, str], ports: t.Mapping[tuple[str | None, str | None], Row]) -> Nic:
+def _number_ports(nics: t.Iterable[Nic], devices: _Devices) -> None:
+    """Set the port numbers of RDMA devices that several NICs have."""
+    owners: dict[str, list[Nic]] = {}
+    for nic in nics:
+        if nic.rdma and not nic.soft and not nic.further:
+            owners.setdefault(nic.rdma, []).append(nic)
+    for sharing in owners.values():
+        for nic in sharing if len(sharing) > 1 else ():
+            nic.rdma_port = devices.port(nic.pci, nic.parent or nic.netdev).get("port")
+
+
+def _nic(key: str, row: Row, near: dict[int, str], devices: _Devices) -> Nic:
     pci = str(row["pci"])
-    port = ports.get((pci, row.get("netdev"))) or ports.get((pci, None)) or {}
+    port = devices.port(pci, row.get("netdev"))
     own = list(row.get("rdma") or ())
     soft = port.get("type") if port.get("type") in SOFT else None
     speed = row.get("speed")
     rate = port.get("rate") if not soft else None
     pcie = row.get("pcie") or {}
+    master = row.get("master")
     return Nic(
+        key=key,
         pci=pci,
         netdev=row.get("netdev"),
         model="%s:%s" % (row.get("vendor"), row.get("device")),
@@ -167,6 +144,7 @@ def _nic(row: Row, near: dict[int, str], ports: t.Mapping[tuple[str | None, str 
         rdma=own[0] if own else port.get("device"),
         soft=None if own else soft,
         pcie=_pcie(pcie),
+        obstacle="it is part of %s" % master if master else None,
     )
 
 
@@ -182,7 +160,7 @@ def _pcie(link: Row) -> tuple[int, int] | None:
 
 
 def _ip(node: str, info: Row, nics: t.Mapping[str, Nic], findings: Findings) -> None:
-    """Add addresses, routes and routing tables to the NICs of a node."""
+    """Add addresses, routes and routing tables to the ports of a node, by netdev."""
     for row in info.get("addresses") or ():
         nic = nics.get(row["netdev"])
         if nic is None:

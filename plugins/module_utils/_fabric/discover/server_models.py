@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.gpu_affinity import Choice, choose
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import (
-    Nic,
     ObservedNode,
     most_common,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE, STORAGE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import Template
 
@@ -30,8 +31,8 @@ _PARTS = re.compile(r"([a-z]+)([0-9]+)(?:p([1-4]))?\Z")
 class Model:
     """One server model.
 
-    :param nics: PCI address -> what the nodes have in common.
-    :param rails: rail -> PCI address.
+    :param nics: key of a port -> what the nodes have in common.
+    :param rails: rail -> key of its port.
     :param gpus: rail -> the GPUs that its port serves.
     """
 
@@ -54,6 +55,7 @@ class Named(t.NamedTuple):
     name: str
     base: str
     plane: int
+    role: str = COMPUTE
 
 
 def models(nodes: t.Sequence[ObservedNode], name: str, findings: Findings) -> list[Model]:
@@ -94,7 +96,7 @@ def _alike(nodes: t.Sequence[ObservedNode]) -> list[list[ObservedNode]]:
     # Nodes that show the most traits first, so that the others can match them.
     for at in sorted(range(len(nodes)), key=lambda at: -len(traits[at])):
         node, own = nodes[at], traits[at]
-        cards = sorted((nic.pci, nic.model, tuple(sorted(nic.near.items()))) for nic in node.nics.values())
+        cards = sorted((nic.key, nic.model, tuple(sorted(nic.near.items()))) for nic in node.nics.values())
         usable = any(not nic.carries and (nic.netdev or nic.rdma) for nic in node.nics.values())
         known = groups.setdefault((tuple(sorted(node.gpus.items())), node.models, tuple(cards), usable), [])
         for common, members in known:
@@ -115,10 +117,13 @@ def _traits(node: ObservedNode) -> dict[t.Any, t.Any]:
     traits: dict[t.Any, t.Any] = {}
     for nic in node.nics.values():
         if not nic.hidden:
-            traits[nic.pci, "layer"] = nic.layer
-            traits[nic.pci, "carries"] = bool(nic.carries)
+            traits[nic.key, "layer"] = nic.layer
+            traits[nic.key, "carries"] = bool(nic.carries)
         if nic.rdma:
-            traits[nic.pci, "soft"] = nic.soft
+            traits[nic.key, "soft"] = nic.soft
+        if not nic.hidden:
+            traits[nic.key, "functions"] = tuple([member.pci for member in nic.members])
+            traits[nic.key, "vlan"] = nic.vlan and nic.vlan.id
     return traits
 
 
@@ -161,9 +166,9 @@ def _slots(model: Model, findings: Findings) -> None:
             )
     cards: dict[str, Nic] = {}
     for nic, _gpus in model.choice.rails:
-        first = cards.setdefault(nic.slot or nic.pci, nic)
+        first = cards.setdefault(nic.slot or nic.key, nic)
         if first.card != nic.card and first.pci.rpartition(".")[0] != nic.pci.rpartition(".")[0]:
-            message = "%s and %s are two cards in the same slot %s" % (first.pci, nic.pci, nic.slot)
+            message = "%s and %s are two cards in the same slot %s" % (first.pci, nic.key, nic.slot)
             findings.add(
                 "DS211", ("profiles", model.name), message, "do not identify ports by slot; PCI addresses were used"
             )
@@ -178,7 +183,8 @@ def assign(server_models: t.Sequence[Model], template: str | None, findings: Fin
         return []
     first = server_models[0]
     named = _by_names(first)
-    order = list(named) if named else _by_tables(first) or [nic.pci for nic, _gpus in first.choice.rails]
+    default = [nic.key for nic, _gpus in first.choice.rails]
+    order = list(named) if named else _by_tables(first) or _by_addresses(first) or default
     rails = _named(named, order, first, template)
     _give(first, dict(zip((rail.name for rail in rails), order)))
     _gpu_order(first, [rail.name for rail in rails], findings)
@@ -196,6 +202,39 @@ def assign(server_models: t.Sequence[Model], template: str | None, findings: Fin
     rails = _in_order(rails)
     _leaves(server_models, rails, findings)
     return rails
+
+
+def assign_storage(server_models: t.Sequence[Model], rails: t.Sequence[Named], findings: Findings) -> list[Named]:
+    """Return storage rails: of ports with RDMA and addresses that are not on the given rails.
+
+    Ports of further models are matched by their networks, then by order.
+    """
+    found: list[Named] = []
+    nets: dict[str, set[Network]] = {}
+    taken = {name for rail in rails for name in (rail.name, rail.base)}
+    for model in server_models:
+        ports = [key for key, role in sorted(model.choice.others.items()) if role == STORAGE and _addressed(model, key)]
+        for key in ports:
+            own = _nets(model, key)
+            left = [name for name in nets if name not in model.rails]
+            name = next((each for each in left if own & nets[each]), None) or next(iter(left), None)
+            if name is None:
+                number = next(at for at in range(1, 65537) if "stor%d" % at not in {*taken, *nets})
+                name = "stor%d" % number
+                found.append(Named(name, name, 1, STORAGE))
+            nets.setdefault(name, set()).update(own)
+            model.rails[name], model.gpus[name] = key, ()
+            del model.choice.others[key]
+            message = "%s has RDMA and addresses, and is not a compute rail" % (model.nics[key].netdev or key)
+            remedy = "if Railyard must not configure the port, move it to other_ports and remove the rail"
+            findings.add("DS216", ("rails", name), message, remedy)
+    return found
+
+
+def _addressed(model: Model, key: str) -> bool:
+    """Return whether a port has a hardware RDMA device, and static addresses on most nodes."""
+    ports = [node.nics[key] for node in model.nodes]
+    return model.nics[key].has_rdma and 2 * sum(bool(nic.addresses) for nic in ports) > len(ports)
 
 
 def _free(names: Template, rails: t.Sequence[Named]) -> str:
@@ -225,14 +264,14 @@ def _in_order(rails: list[Named]) -> list[Named]:
 
 def _give(model: Model, ports: t.Mapping[str, str]) -> None:
     """Set the rails and GPUs of a model's ports."""
-    served = {nic.pci: gpus for nic, gpus in model.choice.rails}
+    served = {nic.key: gpus for nic, gpus in model.choice.rails}
     model.rails = dict(ports)
     model.gpus = {rail: served[pci] for rail, pci in ports.items()}
 
 
 def rail_name(nic: Nic) -> str | None:
     """Return the rail in the names of a port; None without one."""
-    for pattern, text in ((_RDMA, nic.rdma), (_NETDEV, nic.netdev)):
+    for pattern, text in ((_RDMA, nic.rdma), (_NETDEV, nic.parent or nic.netdev)):
         match = pattern.match(text or "")
         if match:
             return match.group(1)
@@ -249,10 +288,10 @@ def _by_names(model: Model) -> dict[str, str]:
     """Return PCI address -> the rail in device names, in the order of rails; empty unless all ports have one."""
     rails: dict[str, str] = {}
     for nic, _gpus in model.choice.rails:
-        common_name = Counter(rail_name(each) for each in _shown(model, nic.pci)).most_common(1)[0][0]
+        common_name = Counter(rail_name(each) for each in _shown(model, nic.key)).most_common(1)[0][0]
         if common_name is None or common_name in rails.values():
             return {}
-        rails[nic.pci] = common_name
+        rails[nic.key] = common_name
     parts = {pci: _PARTS.match(name) for pci, name in rails.items()}
     stems = {part.group(1) for part in parts.values() if part}
     if len(stems) != 1:
@@ -265,11 +304,24 @@ def _by_tables(model: Model) -> list[str]:
     """Return ports in the order of their routing tables; empty unless each has its own table."""
     tables: dict[str, int] = {}
     for nic, _gpus in model.choice.rails:
-        table = Counter(each.table for each in _shown(model, nic.pci)).most_common(1)[0][0]
+        table = Counter(each.table for each in _shown(model, nic.key)).most_common(1)[0][0]
         if table is None or table in tables.values():
             return []
-        tables[nic.pci] = table
+        tables[nic.key] = table
     return sorted(tables, key=lambda pci: tables[pci])
+
+
+def _by_addresses(model: Model) -> list[str]:
+    """Return ports in the order of their addresses; empty unless they are in one network, and in the same order on all
+    nodes."""
+    keys = [nic.key for nic, _gpus in model.choice.rails]
+    orders: set[tuple[str, ...]] = set()
+    for node in model.nodes:
+        held = {key: next(iter(node.nics[key].addresses.values()), None) for key in keys}
+        known = {key: address for key, address in held.items() if address}
+        if len(known) == len(keys) and len({address.net for address in known.values()}) == 1:
+            orders.add(tuple(sorted(known, key=lambda key: known[key].address)))
+    return list(orders.pop()) if len(orders) == 1 and model.choice.planes == 1 else []
 
 
 def _default(model: Model, template: str | None) -> Template:
@@ -296,7 +348,7 @@ def _gpu_order(model: Model, rails: t.Sequence[str], findings: Findings) -> None
     served = [min(model.gpus[rail]) for rail in rails if model.gpus[rail]]
     if served != sorted(served):
         shown = ", ".join(str(gpu) for gpu in served)
-        message = "according to the names and tables of ports, rails serve the GPUs %s in this order" % shown
+        message = "according to the names, tables and addresses of ports, rails serve the GPUs %s in this order" % shown
         remedy = "keep it if it is intended; otherwise cables, names or tables of two ports are swapped"
         findings.add("DS209", ("rails",), message, remedy)
 
@@ -312,13 +364,13 @@ def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[s
         known = {rail: traits(first, first.rails[rail]) for rail in names if rail in first.rails}
         matched: dict[str, str] = {}
         for nic, _gpus in model.choice.rails:
-            own = traits(model, nic.pci)
+            own = traits(model, nic.key)
             fits = [rail for rail in known if own & known[rail]]
-            matched[nic.pci] = fits[0] if len(fits) == 1 else ""
+            matched[nic.key] = fits[0] if len(fits) == 1 else ""
         matched_rails = [rail for rail in matched.values() if rail]
         if matched_rails and len(set(matched_rails)) == len(matched_rails):
             return matched, how
-    order = [nic.pci for nic, _gpus in model.choice.rails]
+    order = [nic.key for nic, _gpus in model.choice.rails]
     return {pci: names[at] if at < len(names) else "" for at, pci in enumerate(order)}, "order"
 
 

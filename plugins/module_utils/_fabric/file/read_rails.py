@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     SUBNET,
     Scheme,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.rail_keys import RailKeys
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rail_kind import KIND_KEYS, read_kind
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
@@ -59,6 +60,8 @@ PLANES = (1, 2, 4)
 # Keys of one family. Those of IPv6 end with a 6.
 _IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block", "node_aggregate")
 _IPV6_KEYS = tuple(key + "6" for key in _IPV4_KEYS)
+# Keys of addresses that do not apply to a rail without pods.
+_OF_PODS = ("pods", "pods6", "block", "block6")
 _COMMON = ("mode", "leaf_end", "host", "taken", "numbering")
 # Keys of rails, planes and addresses. The keys of supernets are valid only in addresses.
 _KEYS = _IPV4_KEYS + _IPV6_KEYS + _COMMON
@@ -73,56 +76,7 @@ _USED = {
     LINK: ("pods", "hosts", "taken", "host", "leaf_end", "node_aggregate"),
     NONE: (),
 }
-
-
 QosSection = t.Tuple[Rail, Section]
-
-
-class _RailKeys:
-    """The keys of one rail. Those of the plane take precedence over those of the rail, and these over ``addresses``.
-
-    ``paths``: key -> its place. In texts of generated rails, of ranges of rails and of rails with planes, fields are
-    filled with their numbers.
-    """
-
-    def __init__(self, sections: t.Sequence[Section], numbers: t.Mapping[str, int] | None, report: Report) -> None:
-        self._sections = sections
-        self._numbers = numbers
-        self._report = report
-        self.paths: dict[str, Path] = {}
-
-    def section(self, key: str) -> Section | None:
-        """Return the section whose value is used; None if no section has the key. The key is then valid in all
-        sections."""
-        for section in self._sections:
-            section.value(key)
-        owner = next((section for section in self._sections if section.has(key)), None)
-        if owner:
-            self.paths[key] = owner.path + (key,)
-        return owner
-
-    def text(self, key: str) -> str | None:
-        """Return a text with its fields filled."""
-        section = self.section(key)
-        text = section.text(key) if section else None
-        return text if text is None or section is None else self.fill(text, section.path + (key,))
-
-    def number(self, key: str, low: int, high: int) -> int | None:
-        """Return a number, as :meth:`Section.number` does."""
-        section = self.section(key)
-        return section.number(key, low, high) if section else None
-
-    def choice(self, key: str, choices: t.Sequence[str]) -> str | None:
-        """Return one of ``choices``, as :meth:`Section.choice` does."""
-        section = self.section(key)
-        return section.choice(key, choices) if section else None
-
-    def fill(self, text: str, path: Path) -> str | None:
-        """Return a text with its fields filled; None if a field is invalid, which is reported."""
-        if self._numbers is None:
-            return text
-        text_template = template(text, path, tuple(self._numbers), (), self._report)
-        return text_template.fill(self._numbers) if text_template else None
 
 
 def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> list[QosSection]:
@@ -345,14 +299,17 @@ class _Reader:
         """Read a rail or a plane. ``sections``: those of the plane, if it has one, and of the rail."""
         own = sections[-1]
         rail = self._add(name, number, plane, planes, sections[0].path)
-        keys = _RailKeys(sections + ([self.addresses] if self.addresses else []), numbers, self.report)
-        for key in _KEYS:
-            keys.section(key)
-        rail.paths = keys.paths
-        mode = keys.choice("mode", MODES)
         qos = read_kind(self.fabric, rail, own, self.report)
         if qos:
             self.qos.append((rail, qos))
+        keys = RailKeys(sections, self.addresses, () if rail.for_pods else _OF_PODS, numbers, self.report)
+        for key in _KEYS:
+            keys.section(key)
+        keys.paths.update(rail.paths)
+        rail.paths = keys.paths
+        mode = keys.choice("mode", MODES)
+        if mode == BLOCK and not rail.for_pods and not own.has("mode"):
+            mode = SUBNET
         rail.mtu = read_mtu(self.fabric.link_layer_on(rail), own)
         if own.has("mtu"):
             rail.paths["mtu"] = own.path + ("mtu",)
@@ -368,7 +325,7 @@ class _Reader:
         if len(sections) > 1:
             sections[0].done()
 
-    def _mode(self, rail: Rail, keys: _RailKeys, own: Section, mode: str | None) -> str | None:
+    def _mode(self, rail: Rail, keys: RailKeys, own: Section, mode: str | None) -> str | None:
         """Return the rail's mode; None if it or a key that it requires is missing or invalid, which is reported.
 
         :param mode: the mode in the file.
@@ -395,7 +352,7 @@ class _Reader:
             own.value(key, remedy)
         return (mode or SUBNET) if rail.schemes and not missing else None
 
-    def _network(self, rail: Rail, keys: _RailKeys, bits: int, suffix: str) -> Network | None:
+    def _network(self, rail: Rail, keys: RailKeys, bits: int, suffix: str) -> Network | None:
         """Return the rail's network of a family: its ``subnet``, or its part of the supernet; None if it has none."""
         key = "subnet" + suffix
         text = keys.text(key)
@@ -437,7 +394,7 @@ class _Reader:
         prefix = section.number("rail_prefix" + suffix, 1, bits - 1, "bits", remedy if in_file and divided else "")
         return net, prefix, in_file
 
-    def _scheme(self, keys: _RailKeys, mode: str, net: Network, suffix: str) -> Scheme:
+    def _scheme(self, keys: RailKeys, mode: str, net: Network, suffix: str) -> Scheme:
         gateway: int | str | None = keys.text("gateway" + suffix)
         if gateway is not None and gateway not in (FIRST, LAST, NONE):
             gateway = read_address(str(gateway), keys.paths["gateway" + suffix], net, self.report)
@@ -461,7 +418,7 @@ class _Reader:
             keys.choice("numbering", NUMBERINGS) if _used("numbering", mode) else None,
         )
 
-    def _taken(self, keys: _RailKeys, net: Network) -> tuple[tuple[str, Range], ...]:
+    def _taken(self, keys: RailKeys, net: Network) -> tuple[tuple[str, Range], ...]:
         """Return the taken ranges of the network's family, with their names."""
         section = keys.section("taken")
         own = section.section("taken") if section else None

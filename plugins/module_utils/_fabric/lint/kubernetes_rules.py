@@ -378,13 +378,17 @@ def _one_resource(
     owners: dict[str, tuple[str, str]],
     report: Report,
 ) -> None:
-    """Report netdevs that are on different rails on different nodes."""
+    """Report netdevs that are on different rails on different nodes. VLANs of one netdev are several rails."""
+    served: dict[str, list[str]] = {}
     for rail, port in ports.items():
-        if rail not in networks or port.netdev is None or report.within(port.path):
-            continue
-        other, first = owners.setdefault(port.netdev, (rail, node.name))
-        if other != rail:
-            message = "%s is on %s here, and on %s it is on %s" % (port.netdev, rail, first, other)
+        for function in port.functions if rail in networks and not report.within(port.path) else ():
+            if function.netdev is not None:
+                served.setdefault(function.netdev, []).append(rail)
+    for netdev, rails in served.items():
+        other, first = owners.setdefault(netdev, (" and ".join(rails), node.name))
+        if other != " and ".join(rails):
+            port = ports[rails[0]]
+            message = "%s is on %s here, and on %s it is on %s" % (netdev, " and ".join(rails), first, other)
             remedy = "give each rail's port the same netdev on all nodes, with pci to identify it"
             report.add(NETDEV_RAILS, port.paths.get("netdev", port.path), message, remedy)
 

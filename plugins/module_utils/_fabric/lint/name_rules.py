@@ -9,7 +9,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     NETDEV_OF_IPOIB,
@@ -108,8 +108,11 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
         if variant.profile.soft_rdma:
             continue  # soft RDMA devices are created with their name and never renamed
         for port in ports.values():
+            if port.managed is False:
+                continue  # nothing is renamed
+            _member_names(port, report)
             # A port that is identified only by its RDMA device keeps the device's name.
-            if (port.netdev, port.rdma) in clean or port.netdev is None and port.pci is None:
+            if (port.netdev, port.rdma) in clean or port.netdev is None and port.pci is None and not port.bond:
                 continue
             netdev, rdma = NETDEV_OF_KERNEL.match(port.netdev or ""), RDMA_OF_KERNEL.match(port.rdma or "")
             if not netdev and not rdma:
@@ -128,6 +131,15 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     "the kernel may give %s to another device" % port.rdma,
                     "name it after its rail, such as %s_%s" % (_driver_prefix(port.rdma), port.rail),
                 )
+
+
+def _member_names(port: Port, report: Report) -> None:
+    """Report members of a bond that get names that the kernel assigns."""
+    for at, member in enumerate(port.bond.members if port.bond else ()):
+        if member.renamed and NETDEV_OF_KERNEL.match(member.netdev or ""):
+            message = "the kernel may assign %s to another card" % member.netdev
+            remedy = "name it after its rail, such as %sm%d" % (port.rail[:13], at + 1)
+            report.add(NETDEV_OF_THE_KERNEL, port.function_path(at) + ("netdev",), message, remedy)
 
 
 def _infiniband_names(fabric: Fabric, variants: Variants, report: Report) -> None:

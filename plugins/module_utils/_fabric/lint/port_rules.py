@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Port,
     Profile,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Member
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 
 
@@ -57,8 +58,8 @@ OTHER_IS_RAIL = rule(
 
 def _other_ports(profile: Profile, report: Report) -> None:
     """Report ports for storage or management that are on a rail, or on the card of a rail port."""
-    functions = {each: port for port in profile.ports.values() for each in _function(port)}
-    cards = {each: port for port in profile.ports.values() for each in _card(port)}
+    functions = {each: port for port in profile.ports.values() for each in _functions(port)}
+    cards = {each: port for port in profile.ports.values() for each in _cards(port)}
     for other in profile.other_ports.values():
         same = next((each for each in _function(other.port) if each in functions), None)
         if same:
@@ -89,8 +90,8 @@ def _overridden_ports(variants: Variants, report: Report) -> None:
             of_profile = profile.ports.get(rail)
             if port is of_profile:
                 continue
-            known = _function(of_profile) + _card(of_profile) if of_profile else []
-            same = next((each for each in _function(port) if each in functions and each not in known), None)
+            known = _functions(of_profile) + _cards(of_profile) if of_profile else []
+            same = next((each for each in _functions(port) if each in functions and each not in known), None)
             if same:
                 other = functions[same]
                 message = "%s is %s, a port for %s" % (shown(same[1]), other.name, other.role)
@@ -98,7 +99,7 @@ def _overridden_ports(variants: Variants, report: Report) -> None:
                     OTHER_IS_RAIL, port.paths.get(same[0], port.path), message, "correct it for the port of %s" % rail
                 )
                 continue
-            card = next((each for each in _card(port) if each in cards and each not in known), None)
+            card = next((each for each in _cards(port) if each in cards and each not in known), None)
             if card:
                 message, remedy = _shared_card_texts(cards[card].name, rail)
                 report.add(OTHER_ON_CARD, port.paths.get(card[0], port.path), message, remedy)
@@ -142,13 +143,23 @@ def _shared_card(other: OtherPort, cards: t.Mapping[tuple[str, str], Port], repo
         return
 
 
-def _function(port: Port) -> list[tuple[str, str]]:
+def _functions(port: Port) -> list[tuple[str, str]]:
+    """Return the identities of all functions of a port, and the names of its bond and VLAN."""
+    found = [each for function in port.functions for each in _function(function)]
+    return found + [("netdev", name) for name in (port.rdma_netdev, port.interface) if name]
+
+
+def _cards(port: Port) -> list[tuple[str, str]]:
+    return [each for function in port.functions for each in _card(function)]
+
+
+def _function(port: Port | Member) -> list[tuple[str, str]]:
     """Return the identities of a port's PCI function. For a card with slot or serial number, it is the port number."""
     found = [(key, value) for key in ("pci", "netdev", "mac") for value in [getattr(port, key)] if value]
     return found + [(key, "%s port %d" % (value, port.port or 1)) for key, value in _card(port) if key != "pci"]
 
 
-def _card(port: Port) -> list[tuple[str, str]]:
+def _card(port: Port | Member) -> list[tuple[str, str]]:
     """Return the identities of a port's card: PCI address without the function, slot, serial number."""
     found = [("pci", port.pci.partition(".")[0])] if port.pci else []
     return found + [(key, value) for key, value in (("slot", port.slot), ("serial", port.serial)) if value]
@@ -164,13 +175,20 @@ PORT_OF_NOTHING = rule(
 def _numbers(variants: Variants, report: Report) -> None:
     """Report port numbers without a card, and two ports of a server with one identity."""
     for _variant, ports in variants.tables():
-        numbered = [port for port in ports.values() if port.sets("port") and not port.slot and not port.serial]
+        numbered = [
+            port
+            for port in ports.values()
+            if (port.sets("port") and not port.slot and not port.serial)
+            or (port.bond and any(each.port and not each.slot and not each.serial for each in port.bond.members))
+        ]
         unknown = [port for port in numbered if not report.within(port.path)]
         # Ports that a variant shares with its profile have been reported with the profile.
         if unknown and len(unknown) == len(numbered):
             more = " (and %d more ports)" % (len(unknown) - 1) if len(unknown) > 1 else ""
-            message = "port %s without slot or serial: the card is not known%s" % (unknown[0].port, more)
-            report.add(PORT_OF_NOTHING, unknown[0].paths["port"], message, "add slot or serial, or remove port")
+            number = unknown[0].port or next(each.port for each in unknown[0].functions if each.port)
+            message = "port %s without slot or serial: the card is not known%s" % (number, more)
+            place = unknown[0].paths.get("port", unknown[0].path)
+            report.add(PORT_OF_NOTHING, place, message, "add slot or serial, or remove port")
         _duplicates(ports, report)
 
 
@@ -187,6 +205,8 @@ def _duplicates(ports: t.Mapping[str, Port], report: Report) -> None:
     """Report two ports of a server with the same slot, serial number or MAC address."""
     owners: dict[tuple[str, str, int], Port] = {}
     for port in ports.values():
+        if port.bond or port.vlan:
+            continue  # interface_rules reports these
         for key, number in (("slot", port.port or 1), ("serial", port.port or 1), ("mac", 0)):
             value = getattr(port, key)
             if value is None:
@@ -204,9 +224,10 @@ def _shared_identities(variants: Variants, report: Report) -> None:
     owners: dict[tuple[str, str], Node] = {}
     for variant in variants:
         for node in variants.nodes_of(variant):
-            for port in ports_of(node, variant).values():
+            functions = [(each, port) for port in ports_of(node, variant).values() for each in port.functions]
+            for function, port in functions:
                 for key in ("serial", "mac"):
-                    value = getattr(port, key)
+                    value = getattr(function, key)
                     first = owners.setdefault((key, value), node) if value is not None else node
                     if first is not node:
                         message = "%s %s is also of %s" % (key, shown(value), first.name)

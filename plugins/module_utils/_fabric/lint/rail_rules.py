@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     rule,
     shown,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.interface_rules import shares_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
     Node,
@@ -54,11 +55,17 @@ RDMA_TWICE = rule(
     _GOOD_PORTS,
 )
 
-_SHARED_OWNERS = (("netdev", NETDEV_TWICE), ("pci", PCI_TWICE), ("rdma", RDMA_TWICE))
+# Value of a port -> the key of the file, and the finding about a second port with this value.
+_SHARED_OWNERS = (
+    ("interface", "netdev", NETDEV_TWICE),
+    ("pci", "pci", PCI_TWICE),
+    ("rdma", "rdma", RDMA_TWICE),
+)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     rails = [rail.name for rail in fabric.rails]
+    bases = {rail.name: rail.base for rail in fabric.rails}
     if any(report.has(rail.path) or report.has(rail.path + ("planes",)) for rail in fabric.rails):
         rails = []  # references to unreadable rails are not checked
     owners: dict[str, list[Node]] = {}
@@ -68,16 +75,17 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _known_profiles(fabric, owners, report)
     for profile in fabric.profiles.values():
         _known_rails(profile.ports, rails, report)
-        _duplicates(profile.ports, report)
+        _duplicates(profile.ports, bases, report)
         _unserved(fabric, profile, owners.get(profile.name, []), report)
     for group in fabric.groups.values():
         _known_rails(group.ports, rails, report)
     for variant in variants:
         if any(group.ports for group in variant.groups):
-            _duplicates(variant.ports, report)
+            _duplicates(variant.ports, bases, report)
         for node in variants.nodes_of(variant):
             if node.ports:
                 _overrides(node, variant, rails, report)
+                _duplicates(ports_of(node, variant), bases, report)
     _groups(fabric, report)
     _empty(fabric, variants, report)
     _indexes(fabric.nodes, report)
@@ -175,7 +183,6 @@ def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Rep
     profile = variant.profile
     own = {rail: port for rail, port in node.ports.items() if rail not in variant.ports}
     _known_rails(own, rails, report)
-    _duplicates(ports_of(node, variant), report)
     unread = (profile.path, profile.path + ("ports",))
     if not profile.ports or any(report.has(path) for path in unread) or _has_undefined_rails(profile, rails):
         return
@@ -219,25 +226,52 @@ def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report:
         report.add(RAIL_UNSERVED, path, message, "add the ports if the server has them")
 
 
-def _duplicates(ports: t.Mapping[str, Port], report: Report) -> None:
-    """Report two ports of a server with the same netdev, PCI address or RDMA device."""
-    for key, twice in _SHARED_OWNERS:
-        values = [value for port in ports.values() for value in [getattr(port, key)] if value is not None]
+def _duplicates(ports: t.Mapping[str, Port], bases: t.Mapping[str, str], report: Report) -> None:
+    """Report two ports of a server with the same netdev, PCI address or RDMA device.
+
+    :param bases: rail -> its name without the plane. Planes of a rail can share an RDMA device.
+    """
+    for value_of, key, twice in _SHARED_OWNERS:
+        values = [value for port in ports.values() for value in [getattr(port, value_of)] if value is not None]
         if len(set(values)) == len(values):
             continue
         owners: dict[str, list[Port]] = {}
         for port in ports.values():
-            if getattr(port, key) is not None:
-                owners.setdefault(getattr(port, key), []).append(port)
-        for value, (first, *others) in owners.items():
+            if getattr(port, value_of) is not None:
+                owners.setdefault(getattr(port, value_of), []).append(port)
+        for value, (first, *rest) in owners.items():
+            others = [port for port in rest if not (key != "netdev" and _shares(key, port, first, bases))]
+            if not others:
+                others = _same_number(key, rest, first)
             if not others:
                 continue
             more = ", and of %d more rails" % (len(others) - 1) if len(others) > 1 else ""
             message = "%s is also the %s of %s%s" % (value, key, first.rail, more)
             remedy = "correct it for the port of %s" % others[0].rail
-            if more and key == "rdma":
-                remedy = "remove rdma if one device has the ports of several rails, and set the netdev of each"
+            if key == "rdma" and (more or first.rdma_port or others[0].rdma_port):
+                remedy = "if the device has a port for each rail, write its number: rdma: %s:1" % value
             report.add(twice, others[0].paths.get(key, others[0].path), message, remedy)
+
+
+def _shares(key: str, port: Port, first: Port, bases: t.Mapping[str, str]) -> bool:
+    """Return whether two ports can have the same PCI address or RDMA device."""
+    if shares_netdev(first, port):
+        return True
+    if key == "pci":
+        return bool(port.vlan or first.vlan)  # interface_rules reports these
+    numbers = (first.rdma_port, port.rdma_port)
+    if None not in numbers:
+        return first.rdma_port != port.rdma_port
+    return numbers == (None, None) and bases.get(port.rail, port.rail) == bases.get(first.rail, first.rail)
+
+
+def _same_number(key: str, rest: t.Sequence[Port], first: Port) -> list[Port]:
+    """Return the first port with a port number of the RDMA device that another netdev has."""
+    netdevs: dict[int, str | None] = {}
+    for port in (first, *rest) if key == "rdma" else ():
+        if port.rdma_port and netdevs.setdefault(port.rdma_port, port.rdma_netdev) != port.rdma_netdev:
+            return [port]
+    return []
 
 
 GROUP_UNUSED = rule(

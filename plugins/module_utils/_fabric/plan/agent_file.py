@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import nccl_settings
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import agent_lower, link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, SUFFIX, show
 
 # Version of the file's format. It changes when an older agent would misread the file.
@@ -103,6 +103,7 @@ class AgentFiles:
         ]
         default = {suffix: gateway for suffix, network, gateway in routes if network in ANYWHERE.values()}
         own = port.get("attachment")
+        stacked = {"lower": agent_lower(port)} if port.get("lower") else {}
         return {
             "rail": port["rail"],
             **({"attachment": own} if own not in (None, variant.attachment) else {}),
@@ -127,6 +128,7 @@ class AgentFiles:
             "leaf": (port["leaf"] or {}).get("name"),
             "speed": port["expect"]["speed"],
             "slots": slots,
+            **stacked,
         }
 
     def _slots_of(

@@ -44,10 +44,15 @@ class Drift(t.NamedTuple):
     observed: t.Sequence[str] = ()
 
 
+def _whole(port: Values) -> t.Iterable[Values]:
+    return (port,)
+
+
 class HostLayer(t.NamedTuple):
     """A module of a layer.
 
-    ``ports``: returns the module's options of a planned port; None for a port that it does not manage.
+    ``ports``: returns the module's options of a planned port; None for a port that it does not manage. ``parts``:
+    returns what of a port the module manages: the port, each function below it, or each netdev.
     ``options``: returns the options that the plan determines, from ``railyard_node``, ``railyard_fabric`` and the
     options of the ports; None if the layer has nothing to do. ``removable``: whether ``state: absent`` reverts it.
     ``variables``: the variables of the role that set options. ``planned``: removed variables of the role, without
@@ -62,6 +67,7 @@ class HostLayer(t.NamedTuple):
     variables: t.Sequence[Variable] = ()
     planned: t.Mapping[str, str] = {}
     drift: Drift | None = None
+    parts: t.Callable[[Values], t.Iterable[Values]] = _whole
 
 
 def _pick(values: Values, *keys: str) -> Options:
@@ -141,23 +147,36 @@ def _infiniband(_node: Values, fabric: Values, ports: Ports) -> Options | None:
 
 
 def _rail_port(port: Values) -> Options | None:
-    if not port_view.has_interface(port):
+    if not (port_view.is_managed(port) and port_view.has_interface(port)):
         return None
     keys = ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "sysctl")
-    return _pick(port, "rail", "pci", "netdev", "mtu", *keys)
+    options = _pick(port, "rail", "pci", "netdev", "mtu", *keys)
+    lower = port.get("lower")
+    return dict(options, lower=dict(lower, functions=list(map(_names, lower["functions"])))) if lower else options
 
 
 def _rdma_port(port: Values) -> Options | None:
     rdma = port["rdma"]
-    return dict(_names(port), **_pick(rdma, "name", "type")) if rdma["name"] else None
+    # Names of devices belong to what others configure, but no other program creates a planned soft device.
+    if not rdma["name"] or (rdma["type"] == "hardware" and not port_view.is_managed(port)):
+        return None
+    below = dict(_names(port), netdev=port_view.rdma_netdev(port))
+    return dict(below, **_pick(rdma, "name", "type"))
 
 
 def _agent(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
     return {"spec": node["agent"]} if node["agent"] else None
 
 
+def _limits_port(port: Values) -> Options | None:
+    return _names(port) if port_view.is_managed(port) else None
+
+
 def _limits(node: Values, _fabric: Values, ports: Ports) -> Options | None:
-    return dict(node["limits"], ports=ports) if node["limits"] else None
+    limits = node["limits"]
+    if limits and not ports:
+        limits = dict(limits, network_manager=None)
+    return dict(limits, ports=ports) if limits else None
 
 
 def _gpudirect(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
@@ -203,6 +222,7 @@ HOST_LAYERS = (
         "mlx_linktype",
         _firmware,
         _firmware_port,
+        parts=port_view.each_function,
         removable=False,
         variables=[Variable("nic_firmware_reset", "reset")],
         planned={"ports": "firmware", "never_reset": "other_ports"},
@@ -220,6 +240,7 @@ HOST_LAYERS = (
         "sriov_vfs",
         _if_ports,
         _vf_port,
+        parts=port_view.each_function,
         variables=[Variable("sriov_allow_recreate", "allow_recreate"), Variable("sriov_timeout", "timeout")],
         planned={"ports": "vfs"},
         drift=Drift("RV206", {"bound": "RV205"}, observed=("sriov_numvfs", "state")),
@@ -229,6 +250,7 @@ HOST_LAYERS = (
         "pci_tuning",
         _pci,
         _pci_port,
+        parts=port_view.each_function,
         planned={"ports": "ports", "gpus": "gpus", "acs": "pci.acs", "max_read_request": "pci.max_read_request"},
         drift=Drift("RV602"),
     ),
@@ -245,6 +267,7 @@ HOST_LAYERS = (
         "ib_ports",
         _infiniband,
         _infiniband_port,
+        parts=port_view.each_function,
         planned={"ports": "infiniband", "subnet_manager": "fabric.infiniband.subnet_manager"},
         drift=Drift("RV408"),
     ),
@@ -295,7 +318,8 @@ HOST_LAYERS = (
         "limits",
         "rail_limits",
         _limits,
-        _names,
+        _limits_port,
+        parts=port_view.each_netdev,
         planned={
             "ports": "ports",
             **{key: "limits." + key for key in ("memlock", "hugepages", "neighbours", "network_manager", "cloud_init")},
@@ -315,6 +339,7 @@ HOST_LAYERS = (
         "roce_qos",
         _qos,
         _qos_port,
+        parts=port_view.each_function,
         variables=[Variable("qos_dcbx", "dcbx"), Variable("qos_others", "others")],
         planned={"ports": "ports", "qos": "qos"},
         drift=Drift("RV601"),

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import BY_MODULE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of, rdma_netdev
 
 Port = t.Mapping[str, t.Any]
 
@@ -23,7 +23,7 @@ def _probe(port: Port) -> dict[str, t.Any]:
     address = port.get("address") or port.get("address6")
     row = {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(address) if address else None}
     # A GID of InfiniBand contains no address, so a device without a planned name is found by its port.
-    return row if address and row["device"] else dict(row, pci=port.get("pci"), netdev=port.get("netdev"))
+    return row if address and row["device"] else dict(row, pci=port.get("pci"), netdev=rdma_netdev(port))
 
 
 def bare(address: str) -> str:
@@ -69,4 +69,18 @@ def port_options(
     if row is None or row.ports is None:
         known = sorted(["rail_probe", *(each.module for each in BY_MODULE.values() if each.ports)])
         raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(known)))
-    return [_stated(each) for each in map(row.ports, ports) if each]
+    rows = [row.ports(part) for port in ports for part in row.parts(port)]
+    return _distinct([_stated(each) for each in rows if each])
+
+
+def _distinct(rows: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return the rows without repetitions: VLANs of one netdev have the same functions and RDMA device, and planes can
+    share an RDMA device. The first row of a function has the GPUs of all.
+    """
+    found: dict[t.Hashable, dict[str, t.Any]] = {}
+    for at, row in enumerate(rows):
+        key: t.Hashable = row.get("name") or (row.get("rail"), row.get("pci"), row.get("netdev"))
+        first = found.setdefault(at if key == (None, None, None) else key, row)
+        if first is not row and "gpus" in row:
+            first["gpus"] = list(dict.fromkeys([*first["gpus"], *row["gpus"]]))
+    return list(found.values())

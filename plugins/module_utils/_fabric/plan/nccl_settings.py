@@ -17,27 +17,31 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     compute_ports,
     link_layer_of,
     qos_of,
+    rdma_ports,
 )
 
+# Name of an RDMA device, and the number of its port; None: any port of the device.
+RdmaPort = t.Tuple[str, t.Optional[int]]
 # Variable of NCCL -> that of UCX.
 _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 Variables = t.Mapping[str, t.Any]
 
 
-def devices(node: Variables) -> list[str]:
-    """Return the planned names of the RDMA devices between GPUs."""
-    return [port["rdma"]["name"] for port in compute_ports(node["ports"]) if port["rdma"]["name"]]
+def planned_devices(node: Variables) -> list[RdmaPort]:
+    """Return the ports of the planned RDMA devices between GPUs."""
+    return rdma_ports(compute_ports(node["ports"]))
 
 
-def nccl(fabric: Variables, node: Variables, names: t.Sequence[str]) -> dict[str, str]:
+def nccl(fabric: Variables, node: Variables, devices: t.Sequence[RdmaPort]) -> dict[str, str]:
     """Return the environment variables of NCCL.
 
-    :param names: the RDMA devices to use; empty: NCCL selects them.
+    :param devices: the ports of RDMA devices to use; empty: NCCL selects them.
     """
     settings = {}
-    if names:
-        # "=" selects exactly these names; without it, mlx5_1 would select mlx5_10 as well.
-        settings["NCCL_IB_HCA"] = "=" + ",".join("%s:1" % name for name in names)
+    if devices:
+        # "=" selects exactly these names; without it, mlx5_1 would select mlx5_10 as well. A name without a number
+        # selects all active ports of the device.
+        settings["NCCL_IB_HCA"] = "=" + ",".join("%s:%d" % (name, port) if port else name for name, port in devices)
     ports = _roce_ports(fabric, node)
     if ports:
         settings["NCCL_IB_ROCE_VERSION_NUM"] = "2"
@@ -54,11 +58,15 @@ def nccl(fabric: Variables, node: Variables, names: t.Sequence[str]) -> dict[str
     return settings
 
 
-def ucx(fabric: Variables, node: Variables, names: t.Sequence[str]) -> dict[str, str]:
-    """Return the environment variables of UCX. Without ``names`` of RDMA devices, UCX uses all that it finds."""
+def ucx(fabric: Variables, node: Variables, devices: t.Sequence[RdmaPort]) -> dict[str, str]:
+    """Return the environment variables of UCX.
+
+    Without ``devices``, UCX uses all that it finds. So it does if a number is None, because its setting needs numbers.
+    """
     settings = {}
-    if names:
-        settings["UCX_NET_DEVICES"] = ",".join("%s:1" % name for name in names)
+    numbered = ["%s:%d" % (name, port) for name, port in devices if port]
+    if numbered and len(numbered) == len(devices):
+        settings["UCX_NET_DEVICES"] = ",".join(numbered)
     service = _service(fabric, _roce_ports(fabric, node))
     settings.update((_UCX[key], value) for key, value in service.items() if key in _UCX)
     return settings

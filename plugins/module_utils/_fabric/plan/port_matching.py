@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find the PCI function of each rail port of a live node that the plan identifies by slot, serial, MAC or RDMA device.
+"""Find the PCI functions of the rail ports of a live node that the plan identifies by slot, serial, MAC or RDMA device.
 
 All planned values of a port must match; nothing is guessed. Values are compared, and mismatches reported, in this
 order: PCI address, serial number and slot of the card, port number on the card, permanent hardware address, name of the
@@ -13,6 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import agent_lower, rdma_netdev
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions as functions_of
 
 Row = t.Dict[str, t.Any]
 Port = t.Mapping[str, t.Any]
@@ -30,11 +32,14 @@ def unidentified(node: t.Mapping[str, t.Any], again: bool) -> bool:
 
     :param again: also identify ports that were identified before, such as after a reboot.
     """
-    return any(port.get("match") and (again or "identified" not in port) for port in node["ports"])
+    return any(
+        any(function.get("match") for function in functions_of(port)) and (again or "identified" not in port)
+        for port in node["ports"]
+    )
 
 
 def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> Row:
-    """Return the node with ``pci`` and ``netdev`` filled in for ports that have ``match``.
+    """Return the node with ``pci`` and ``netdev`` filled in for functions that have ``match``.
 
     The planned values are kept under ``identified``, so that ports can be identified again after a reboot.
 
@@ -47,26 +52,33 @@ def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]
         functions.setdefault(nic["pci"], []).append(dict(nic))
     errors: list[RailyardError] = []
     ports = [_planned(port) for port in node["ports"]]
-    addresses = [_function(port, _place(node, port), functions, errors) for port in ports]
+    # the functions of each port, and their PCI addresses
+    planned = [[(each, _place(node, port, at)) for at, each in enumerate(functions_of(port))] for port in ports]
+    addresses = [[_function(each, place, functions, errors) for each, place in of_port] for of_port in planned]
     _check_shared(node, ports, addresses, functions, errors)
     raise_all(errors)
-    filled = [
-        _filled(port, pci, functions[pci]) if port.get("match") and pci else port for port, pci in zip(ports, addresses)
-    ]
+    filled = [_filled_port(port, found, functions) for port, found in zip(ports, addresses)]
     identified = dict(node, ports=filled)
     if node.get("agent"):
         agent: Row = node["agent"]
         by_rail = {port["rail"]: port for port in filled}
-        rails = [
-            dict(rail, pci=by_rail[rail["rail"]]["pci"], netdev=by_rail[rail["rail"]]["netdev"])
-            for rail in agent["rails"]
-        ]
+        rails = [_agent_rail(rail, by_rail[rail["rail"]]) for rail in agent["rails"]]
         identified["agent"] = dict(agent, rails=rails)
     return identified
 
 
-def _place(node: t.Mapping[str, t.Any], port: Port) -> str:
-    return "nodes.%s.ports.%s" % (node["name"], port["rail"])
+def _agent_rail(rail: Port, port: Port) -> Row:
+    """Return a rail of the agent's spec with the functions of its port."""
+    found = dict(rail, pci=port["pci"], netdev=port["netdev"])
+    return dict(found, lower=agent_lower(port)) if port.get("lower") else found
+
+
+def _place(node: t.Mapping[str, t.Any], port: Port, at: int | None = None) -> str:
+    """Return the place of a port, or of a member of its bond. ``at``: the number of the member, from 0."""
+    place = "nodes.%s.ports.%s" % (node["name"], port["rail"])
+    if at is None or not (port.get("lower") or {}).get("bond"):
+        return place
+    return "%s.bond.members[%d]" % (place, at)
 
 
 def _planned(port: Port) -> Row:
@@ -77,7 +89,7 @@ def _planned(port: Port) -> Row:
 
 
 def _function(port: Port, place: str, functions: t.Mapping[str, list[Row]], errors: list[RailyardError]) -> str | None:
-    """Return the PCI address of the port's function.
+    """Return the PCI address of a function: of a port, or of a member of its bond.
 
     None if no function matches, which is added to ``errors``, or if a port without ``match`` has no visible function.
     """
@@ -164,35 +176,56 @@ def _by_pci_or_netdev(port: Port, functions: t.Mapping[str, list[Row]]) -> str |
 def _check_shared(
     node: t.Mapping[str, t.Any],
     ports: t.Sequence[Port],
-    addresses: t.Sequence[str | None],
+    addresses: t.Sequence[t.Sequence[str | None]],
     functions: t.Mapping[str, list[Row]],
     errors: list[RailyardError],
 ) -> None:
-    """Add an error for each function that is two ports, or both a rail port and another port."""
-    owners: dict[str, str] = {}
+    """Add an error for each function of two ports, and for each that is also another port.
+
+    Two rail ports can have a function if they are VLANs of one netdev, or different netdevs of the function, which some
+    drivers have. Such netdevs are identified by their names only.
+    """
+    owners: dict[t.Hashable, tuple[str, Port]] = {}
     for other in node.get("other_ports") or ():
         pci = _by_pci_or_netdev(other, functions)
         if pci:
-            owners[pci] = "the port %s, which is not on a rail" % other["name"]
-    for port, pci in zip(ports, addresses):
-        if pci is None:
-            continue
-        if pci in owners:
-            message = "%s is also %s" % (pci, owners[pci])
-            remedy = "give each port its own address: correct the port whose card or cable is elsewhere"
-            errors.append(RailyardError(message, _place(node, port), remedy))
-        owners.setdefault(pci, "the port of %s" % port["rail"])
+            owners[pci] = "the port %s, which is not on a rail" % other["name"], {}
+    for port, found in zip(ports, addresses):
+        for at, (function, pci) in enumerate(zip(functions_of(port), found)):
+            if pci is None:
+                continue
+            named = len(functions.get(pci, ())) > 1 and not function.get("pci") and function.get("netdev")
+            key: t.Hashable = (pci, named) if named else pci
+            owner, first = owners.get(key) or owners.get(pci) or ("", port)
+            beside = rdma_netdev(first) == rdma_netdev(port) and first.get("netdev") != port.get("netdev")
+            if owner and not beside:
+                message = "%s is also %s" % (pci, owner)
+                remedy = "give each port its own address: correct the port whose card or cable is elsewhere"
+                errors.append(RailyardError(message, _place(node, port, at), remedy))
+            owners.setdefault(key, ("the port of %s" % port["rail"], port))
 
 
-def _filled(port: Row, pci: str, rows: t.Sequence[Row]) -> Row:
-    """Return the port with the address of its function and the name of its netdev.
+def _filled_port(port: Row, addresses: t.Sequence[str | None], functions: t.Mapping[str, list[Row]]) -> Row:
+    """Return the port with its functions filled in. ``addresses``: the PCI address of each, None if not visible."""
+    lower = port.get("lower")
+    if not any(function.get("match") for function in functions_of(port)):
+        return port
+    filled = [
+        dict(each, **_filled(each, pci, functions[pci])) if each.get("match") and pci else each
+        for each, pci in zip(functions_of(port), addresses)
+    ]
+    if lower:
+        return dict(port, lower=dict(lower, functions=filled), identified={"lower": lower})
+    return dict(filled[0], identified={"pci": port.get("pci"), "netdev": port.get("netdev")})
+
+
+def _filled(function: Port, pci: str, rows: t.Sequence[Row]) -> Row:
+    """Return the PCI address of a function and the name of its netdev.
 
     :param rows: the function's NICs in ``rail_info``.
     """
-    mac = (port["match"] or {}).get("mac")
+    mac = (function["match"] or {}).get("mac")
     matching = [row for row in rows if mac is None or _matches("mac", mac, row)]
     names = [row["netdev"] for row in matching if row.get("netdev")]
     # The function alone does not identify one of its several netdevs.
-    netdev = port.get("netdev") or (names[0] if len(names) == 1 else None)
-    planned = {"pci": port.get("pci"), "netdev": port.get("netdev")}
-    return dict(port, pci=pci, netdev=netdev, identified=planned)
+    return {"pci": pci, "netdev": function.get("netdev") or (names[0] if len(names) == 1 else None)}

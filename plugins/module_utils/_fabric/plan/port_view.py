@@ -27,16 +27,39 @@ def functions(port: Values) -> t.Sequence[Values]:
     return lower["functions"] if lower else (port,)
 
 
+def each_function(port: Values) -> t.Sequence[Values]:
+    """Return the port once for each of its functions, with ``pci`` and ``netdev`` of the function."""
+    lower = port.get("lower")
+    return [dict(port, pci=each["pci"], netdev=each["netdev"]) for each in lower["functions"]] if lower else (port,)
+
+
+def each_netdev(port: Values) -> t.Sequence[Values]:
+    """Return the port once for each of its netdevs: those of the functions, the bond, and the VLAN."""
+    if not port.get("lower"):
+        return (port,)
+    above = dict.fromkeys((rdma_netdev(port), port["netdev"]))
+    known = [each["netdev"] for each in functions(port)]
+    return [*each_function(port), *(dict(port, pci=None, netdev=name) for name in above if name not in known)]
+
+
 def rdma_netdev(port: Values) -> str | None:
     """Return the netdev that has the RDMA device: the interface, or the parent of a VLAN."""
     parent = (port.get("lower") or {}).get("parent")
     return parent or port.get("netdev")
 
 
-def rdma_address(port: Values) -> str | None:
-    """Return the planned RDMA device as NCCL and UCX write it: its name, and ``:PORT`` if the plan has the port."""
-    name, number = port["rdma"]["name"], port["rdma"].get("port")
-    return "%s:%d" % (name, number) if name and number else name
+def rdma_ports(ports: t.Iterable[Values]) -> list[tuple[str, int | None]]:
+    """Return name and port number of the RDMA devices of ports, each once.
+
+    The number is 1 unless the plan has another. It is None for a device of several ports without planned numbers: then
+    it is the number of the port with the port's netdev, which only the node knows.
+    """
+    netdevs: dict[tuple[str, int | None], set[str | None]] = {}
+    for port in ports:
+        rdma = port["rdma"]
+        if rdma["name"]:
+            netdevs.setdefault((rdma["name"], rdma.get("port")), set()).add(rdma_netdev(port))
+    return [(name, number or (1 if len(below) == 1 else None)) for (name, number), below in netdevs.items()]
 
 
 def is_managed(port: Values) -> bool:
@@ -84,3 +107,36 @@ def pod_ports(node: Values) -> list[Values]:
 def compute_ports(ports: t.Sequence[Values]) -> t.Sequence[Values]:
     """Return the ports of compute rails; all ports if none is."""
     return [port for port in ports if role_of(port) == COMPUTE] or ports
+
+
+def agent_lower(port: Values) -> dict[str, t.Any]:
+    """Return ``lower`` of a rail in the agent's spec: the bond or VLAN, and the PCI functions below it.
+
+    :param port: an entry of ``railyard_node.ports`` with ``lower``.
+    """
+    lower, bond = port["lower"], port["lower"]["bond"]
+    return {
+        "vlan": lower["vlan"],
+        "parent": lower["parent"],
+        "bond": bond["name"] if bond else None,
+        "functions": [function["pci"] for function in lower["functions"]],
+    }
+
+
+def rails_of_network(fabric: Values) -> dict[str, list[str]]:
+    """Return rail -> the other rails of the same network, for rails that share their network.
+
+    :param fabric: ``railyard_fabric``.
+    """
+    groups: dict[str, list[str]] = {}
+    for rail, subnets in fabric["subnets"].items():
+        if subnets["mode"] in ("subnet", "block"):
+            for key in ("subnet", "subnet6"):
+                if subnets[key]:
+                    groups.setdefault(subnets[key], []).append(rail)
+    others: dict[str, list[str]] = {}
+    for rails in groups.values():
+        for rail in rails if len(rails) > 1 else ():
+            known = others.setdefault(rail, [])
+            known += [each for each in rails if each != rail and each not in known]
+    return others

@@ -26,6 +26,8 @@ class Nvidia(NicVendor):
     rdma_module = "mlx5_ib"
     enable_sriov = "enable SR-IOV in the NIC's firmware (mlx_linktype, sriov_en) and in the BIOS, then reboot"
     raise_vf_limit = "raise the firmware's limit (mlx_linktype, num_of_vfs)"
+    # mlx5_lag_check_prereq() and mlx5_lag_is_roce_lag() of the kernel's mlx5_core
+    has_roce_lag = True
     no_congestion_control = (
         "ECN (neither ecn of NVIDIA's driver nor cc_params of mlx5 in debugfs)",
         "install NVIDIA's driver, or set qos.ecn to null and set ECN in the firmware",

@@ -86,6 +86,8 @@ class NicVendor:
     #: remedies if a PF has no SR-IOV, and if it allows fewer VFs
     enable_sriov = "enable SR-IOV in the BIOS and in the NIC's firmware, then reboot; or name a NIC that has SR-IOV"
     raise_vf_limit = "raise the firmware's limit with the vendor's tool"
+    #: whether the driver makes one RDMA device for a bond of functions, and only while they have no VFs in legacy mode
+    has_roce_lag = False
     #: what is missing for congestion control, and the remedy
     no_congestion_control = (
         "ECN (the interface of this driver is unknown)",

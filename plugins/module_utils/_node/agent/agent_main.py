@@ -94,7 +94,7 @@ def columns(rows: Table) -> str:
 def status(document: t.Mapping[str, t.Any]) -> str:
     head = "railyard-agent %(version)s, node %(node)s, fabric %(fabric)s, %(attachment)s, RDMA mode %(rdma_mode)s\n"
     rails: Table = [("RAIL", "PORT", "STATE")]
-    rails += [(row["rail"], row["port"], "healthy" if row["healthy"] else row["reason"]) for row in document["rails"]]
+    rails += [(row["rail"], row["port"], _health(row)) for row in document["rails"]]
     resources: Table = [("RESOURCE", "DEVICES", "HELD", "KUBELET")]
     for row in document["resources"]:
         registered = "registered" if row["registered"] else "not registered"
@@ -104,6 +104,13 @@ def status(document: t.Mapping[str, t.Any]) -> str:
     notes = list(map(_unattached, document["claims"], [document["holders"]] * len(document["claims"])))
     lines = [*filter(None, notes), *errors]
     return "\n".join(texts + ["%s\n" % "\n".join(lines)] * bool(lines))
+
+
+def _health(row: t.Mapping[str, t.Any]) -> str:
+    """Return the state of a rail in one cell of ``status``."""
+    if not row["healthy"]:
+        return str(row["reason"])
+    return "degraded: %s" % row["degraded"] if row.get("degraded") else "healthy"
 
 
 def _unattached(claim: t.Mapping[str, t.Any], holders: t.Sequence[t.Mapping[str, t.Any]]) -> str:

@@ -13,7 +13,8 @@ import contextlib
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import AgentSpec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import stacked_ports
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import AgentSpec, RailSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import port_name
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -53,6 +54,11 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
         labels = {"rail": row["rail"], "port": row["port"]}
         gauge("rail_healthy", "Whether a rail can serve new pods.", int(row["healthy"]), **labels)
         gauge("rail_cordoned", "Whether a rail is cordoned.", int(row["cordoned"]), **labels)
+        if "members" in row:
+            gauge("rail_members", "Planned members of the bond of a rail.", row["members"], **labels)
+            gauge("rail_members_active", "Members of the bond that can carry traffic.", row["active_members"], **labels)
+            degraded = int(bool(row["degraded"]))
+            gauge("rail_degraded", "Whether a member of the bond of a rail carries no traffic.", degraded, **labels)
         conflicts = sum(conflict["rail"] == row["rail"] for conflict in status["conflicts"])
         gauge("address_conflicts", "Addresses of pods that other hosts have too.", conflicts, rail=row["rail"])
     for row in status["resources"]:
@@ -113,7 +119,11 @@ def _namespace(system: System, holder: Holder) -> t.Iterator[int | None]:
 def add_rdma(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterable[Holder]) -> None:
     """Add the counters of the rails' ports, and of devices that only a pod uses: a VF, a port or a soft device."""
     metrics = RdmaMetrics(out, spec.node)
-    ports = {port_name(system, rail): rail.rail for rail in spec.rails}
+    ports: dict[str, str] = {}
+    for rail in spec.rails:
+        for name in _port_netdevs(system, rail):
+            # VLANs of several rails may have one bond below them
+            ports[name] = ",".join(filter(None, [ports.get(name), rail.rail]))
     pods = {str(row["rdma"]): (holder, row) for holder in holders for row in holder.interfaces if row.get("rdma")}
     with contextlib.suppress(RailyardError, OSError):
         for device in device_counters.rdma_ports(system, files=True):
@@ -124,10 +134,17 @@ def add_rdma(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterab
     with contextlib.suppress(OSError):
         for netdev, statistics in device_counters.netdev_statistics(ports).items():
             metrics.add_statistics({"rail": ports[netdev], "net_dev_name": netdev, "is_root": "true"}, statistics)
-    if spec.moved:
+    if any(rail.moved for rail in spec.rails):
         for holder in holders:
             with contextlib.suppress(RailyardError, OSError):
                 _add_moved(metrics, system, spec, holder)
+
+
+def _port_netdevs(system: System, rail: RailSpec) -> list[str]:
+    """Return the interface of a port, and those below it, which have the RDMA device and the statistics of the NIC."""
+    lower = rail.lower
+    below = [lower.parent, lower.bond, *stacked_ports.netdevs(system, lower)] if lower else []
+    return list(dict.fromkeys([port_name(system, rail), *filter(None, below)]))
 
 
 def _add_moved(metrics: RdmaMetrics, system: System, spec: AgentSpec, holder: Holder) -> None:

@@ -73,6 +73,14 @@ def log(text: str) -> None:
     sys.stderr.flush()
 
 
+def _members(health: rail_health.Health) -> Document:
+    """Return what ``status`` shows of the bond of a rail; empty without one."""
+    if health.members is None:
+        return {}
+    members = health.members
+    return {"members": members.planned, "active_members": members.active, "degraded": health.degraded}
+
+
 class LoggingSocket(agent_socket.AgentSocket):
     """The agent's socket. Failures are logged, and kept for ``explain``."""
 
@@ -362,6 +370,7 @@ class Service:
                     "healthy": health.healthy,
                     "cordoned": bool(health.cordon),
                     "reason": health.reason,
+                    **_members(health),
                 }
                 for rail, health in rails
             ],

@@ -51,9 +51,21 @@ class SlotSpec(t.NamedTuple):
         return [each for each in (self.address, self.address6) if each]
 
 
+class LowerSpec(t.NamedTuple):
+    """What is below an interface that is a VLAN or a bond. ``vlan``: its id. ``parent``: the netdev below the VLAN.
+    ``bond``: the name of the bond. ``functions``: the PCI addresses of the members, or of the only function.
+    """
+
+    vlan: int | None
+    parent: str | None
+    bond: str | None
+    functions: tuple[str, ...]
+
+
 class RailSpec(t.NamedTuple):
     """One rail of the node. ``netdev``: the port; its PCI address if the plan does not name the netdev. ``table``: the
-    rail's routing table in the pod; None without one. ``speed``: Gb/s, as planned.
+    rail's routing table in the pod; None without one. ``speed``: Gb/s, as planned. ``lower``: None if the port is the
+    interface of its only function. ``rdma_port``: the number of the RDMA device's port; None if it has one port.
     """
 
     rail: str
@@ -74,6 +86,26 @@ class RailSpec(t.NamedTuple):
     plane: int | None
     leaf: str | None
     speed: int | None
+    attachment: str
+    lower: LowerSpec | None
+    rdma_port: int | None
+
+    @property
+    def moved(self) -> bool:
+        """Whether an interface of the node is moved to the pod, and returns when the pod ends."""
+        return self.has_vfs or self.attachment == "host-device"
+
+    @property
+    def has_vfs(self) -> bool:
+        """Whether a slot is a VF of the port."""
+        return self.attachment in ("sriov", "ib-sriov")
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The PCI addresses of the functions below the interface that the plan has."""
+        if self.lower:
+            return self.lower.functions
+        return (self.pci,) if self.pci else ()
 
     @property
     def soft(self) -> bool:
@@ -95,8 +127,8 @@ class Device(t.NamedTuple):
 
 
 class AgentSpec(t.NamedTuple):
-    """The node file. ``metrics``: address and port of metrics; None: they are off. ``kubeconfig``: of the DRA driver;
-    None: the kubelet's.
+    """The node file. ``attachment``: that of rails without their own. ``metrics``: address and port of metrics; None:
+    they are off. ``kubeconfig``: of the DRA driver; None: the kubelet's.
     """
 
     fabric: str
@@ -111,16 +143,6 @@ class AgentSpec(t.NamedTuple):
     kubeconfig: str | None
     env: dict[str, str]
     rails: tuple[RailSpec, ...]
-
-    @property
-    def moved(self) -> bool:
-        """Whether an interface of the node is moved to the pod, and returns when the pod ends."""
-        return self.has_vfs or self.attachment == "host-device"
-
-    @property
-    def has_vfs(self) -> bool:
-        """Whether a slot is a VF of the port."""
-        return self.attachment in ("sriov", "ib-sriov")
 
     def rail(self, name: str) -> RailSpec:
         return next(rail for rail in self.rails if rail.rail == name)
@@ -181,7 +203,7 @@ def parse_spec(document: t.Any) -> AgentSpec:
             kubelet_plugin=_one_of({"kubelet_plugin": DEVICE_PLUGIN, **document}, "kubelet_plugin", KUBELET_PLUGINS),
             kubeconfig=_text(document, "kubeconfig"),
             env=_strings(document.get("env")),
-            rails=tuple(_rail(row) for row in document["rails"]),
+            rails=tuple(_rail({"attachment": document["attachment"], **row}) for row in document["rails"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RailyardError("a value is missing or wrong: %r" % error, FILE, REMEDY) from None
@@ -222,7 +244,23 @@ def _rail(row: dict[str, t.Any]) -> RailSpec:
         plane=_number(row, "plane"),
         leaf=row.get("leaf"),
         speed=_number(row, "speed"),
+        attachment=_one_of(row, "attachment", ATTACHMENTS),
+        lower=_lower(row),
+        rdma_port=_number(row, "rdma_port"),
     )
+
+
+def _lower(row: dict[str, t.Any]) -> LowerSpec | None:
+    lower = row.get("lower")
+    if lower is None:
+        return None
+    if row["attachment"] not in ("macvlan", "ipvlan"):
+        # it is the node's own: the kernel removes a VLAN with the namespace of a pod, and does not move a bond
+        raise ValueError("rail %s has attachment %s on a bond or VLAN" % (row["rail"], row["attachment"]))
+    functions = tuple(str(each) for each in lower["functions"] if each)
+    if not functions:
+        raise ValueError("rail %s has no PCI function" % row["rail"])
+    return LowerSpec(_number(lower, "vlan"), _text(lower, "parent"), _text(lower, "bond"), functions)
 
 
 def _check_unique(spec: AgentSpec) -> None:

@@ -58,6 +58,7 @@ TEXTS = {
         "the network namespace of the pod is too large to be read: {detail}",
         "let the pod create fewer interfaces, addresses, routes and rules",
     ),
+    "stack": ("the port is not as planned: {detail}", "run the playbook again, which makes bonds and VLANs"),
     "carrier": ("{port} has no carrier", "check its cable and the port of the leaf"),
     "conflict": ("the address {address} is in use by {macs}", "find the host with this MAC, and remove the address"),
     "gateway": ("the gateway {gateway} does not answer", "check the leaf and the cable of the port"),

@@ -173,7 +173,7 @@ def environment(system: System, spec: AgentSpec, device: Device) -> dict[str, st
     names = [_rdma_device(system, spec, spec.rail(name), slot) for name, slot in device.slots.items()]
     if names and all(names):
         # "=" makes NCCL match the exact names instead of prefixes
-        variables["NCCL_IB_HCA"] = "=" + ",".join(str(name) for name in names)
+        variables["NCCL_IB_HCA"] = "=" + ",".join(dict.fromkeys(map(str, names)))
     return dict(variables, **spec.env)
 
 
@@ -181,8 +181,8 @@ def _rdma_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec
     """Return the RDMA device of a slot; None for soft RDMA, whose device is made for the pod."""
     if rail.soft or rail.rdma is None:
         return None
-    if not spec.has_vfs:
-        return rail.rdma
+    if not rail.has_vfs:
+        return rail.rdma if rail.rdma_port is None else "%s:%d" % (rail.rdma, rail.rdma_port)
     pci = vf_pci(system, rail, slot)
     names = system.listdir(PCI % pci + "/infiniband") if pci else []
     if not names:
@@ -202,7 +202,7 @@ def verbs(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec | None
     """
     if rail.soft or rail.rdma is None:
         return []
-    if spec.has_vfs:
+    if rail.has_vfs:
         pci = vf_pci(system, rail, slot) if slot else None
         return _entries(system, PCI % pci + "/infiniband_verbs") if pci else []
     found = _entries(system, "/sys/class/infiniband/%s/device/infiniband_verbs" % rail.rdma)

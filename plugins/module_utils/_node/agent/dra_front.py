@@ -313,7 +313,7 @@ def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, At
             mac=slot.mac,
             address=slot.address and str(slot.address),
             address6=slot.address6 and str(slot.address6),
-            rdmaDevice=rail.rdma if not spec.has_vfs else None,
+            rdmaDevice=rail.rdma if not rail.has_vfs else None,
         )
         attributes.update(_pci_attributes(system, spec, rail, slot))
     return {key: value for key, value in attributes.items() if value is not None}
@@ -321,11 +321,12 @@ def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, At
 
 def _pci_attributes(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> dict[str, t.Any]:
     """Return the PCI attributes of the slot's VF, or of its port."""
-    pci = rail.pci
-    if not pci and spec.attachment != "host-device":
+    # the functions of a bond are on one card
+    pci = next(iter(rail.functions), None)
+    if not pci and rail.attachment != "host-device":
         # not for host-device: the link does not exist while the port is in a pod, and slices must not change then
         pci = system.link_name("/sys/class/net/%s/device" % rail.netdev)
-    if spec.has_vfs:
+    if rail.has_vfs:
         pci = vf_pci(system, rail, slot) or pci
     if not pci:
         return {}

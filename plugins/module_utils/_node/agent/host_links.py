@@ -16,7 +16,7 @@ import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_desired
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_desired, stacked_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
     RailSpec,
@@ -70,32 +70,34 @@ class Source(t.NamedTuple):
     host: Row | None
 
 
-def source(
-    system: System, kernel: Rtnetlink, spec: AgentSpec, rail: RailSpec, slot: SlotSpec, before: Row | None
-) -> Source:
+def source(system: System, kernel: Rtnetlink, rail: RailSpec, slot: SlotSpec, before: Row | None) -> Source:
     """Return the origin of a slot's interface, read from the node.
 
     :param before: the slot's row in the record of the same sandbox, from an earlier attach.
-    :raises AttachError: reason ``port`` or ``rdma``, if the node does not have it.
+    :raises AttachError: reason ``port`` or ``rdma``, if the node does not have it; reason ``stack``, if the port is not
+        the planned bond or VLAN.
     """
-    pci = _pci(system, rail, slot) if spec.has_vfs else rail.pci
-    port = rail.netdev if not spec.has_vfs else "VF %s of %s" % (slot.vf, rail.netdev)
+    pci = _pci(system, rail, slot) if rail.has_vfs else rail.pci
+    port = rail.netdev if not rail.has_vfs else "VF %s of %s" % (slot.vf, rail.netdev)
     name: str | None = port_name(system, rail)
-    if pci and spec.moved:
+    if pci and rail.moved:
         # the port of another rail may have its name
         names = system.listdir(PCI % pci + "/net")
         name = name if name in names else next(iter(names), None)
     link = kernel.link(name) if name else None
     host = (before or {}).get("host")
-    if link is None and not (spec.moved and host):
+    if link is None and not (rail.moved and host):
         raise AttachError("port", place(rail, slot), port=port)
-    if link is not None and spec.moved and host is None:
+    different = link and stacked_ports.difference(system, kernel.link, rail, link)
+    if different:
+        raise AttachError("stack", place(rail, slot), detail=different)
+    if link is not None and rail.moved and host is None:
         if not (pci or link.parent or link.permanent or link.below):
             raise AttachError("identity", place(rail, slot), port=port)
         alias = "" if _is_own(link) else link.alias or ""
         host = {**_state(link), "alias": alias, "pci": pci, "ifindex": link.ifindex, "identity": identity(link)}
     rdma = rail.rdma
-    if rail.rdma is not None and spec.has_vfs and not rail.soft:
+    if rail.rdma is not None and rail.has_vfs and not rail.soft:
         # the VF's device may have any name; the VF's directory shows it even while it is in a pod
         rdma = next(iter(system.listdir(PCI % pci + "/infiniband")), (before or {}).get("rdma"))
         if rdma is None:

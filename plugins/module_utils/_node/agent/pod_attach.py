@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import
     pod_links,
     slot_state,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import AgentSpec, Device
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import AgentSpec, Device, RailSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import (
     AttachError,
     Pod,
@@ -407,10 +407,10 @@ class PodAttach:
         for name, slot in device.slots.items():
             rail, row = spec.rail(name), rows.get(name, {})
             link = host_links.interface_in_pod(node.kernel, before, row) if before and row else None
-            source = host_links.source(self._system, node.kernel, spec, rail, slot, row)
+            source = host_links.source(self._system, node.kernel, rail, slot, row)
             index = _new_index() if link is None else link.ifindex
             rdma_index = moved_rdma.get(source.rdma or "", row.get("rdma_index"))
-            known = _expected(spec, source) if link is None else identity(link)
+            known = _expected(rail, source) if link is None else identity(link)
             jobs.append(pod_links.Job(rail, slot, source, index, link, known, rdma_index))
         return jobs
 
@@ -463,13 +463,13 @@ class PodAttach:
         return None, home
 
 
-def _expected(spec: AgentSpec, source: host_links.Source) -> dict[str, t.Any]:
+def _expected(rail: RailSpec, source: host_links.Source) -> dict[str, t.Any]:
     """Return the part of the identity of an interface that is known before it is made."""
     if source.host:
         # the number of the namespace of a link below may differ
         taken: dict[str, t.Any] = source.host.get("identity", {"parent": source.host["pci"]})
         return {key: value for key, value in taken.items() if key != "below_namespace"}
-    return {"kind": spec.attachment, "below": source.ifindex}
+    return {"kind": rail.attachment, "below": source.ifindex}
 
 
 def _new_index() -> int:

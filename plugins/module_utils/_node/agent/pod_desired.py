@@ -31,6 +31,7 @@ def plan_of(spec: AgentSpec, device: Device) -> dict[str, t.Any]:
             rail._asdict(),
             slots=[slot._asdict() for slot in rail.slots if device.slots[rail.rail] == slot],
             routes=[route.as_options() for route in rail.routes],
+            lower=rail.lower and rail.lower._asdict(),
         )
         for rail in spec.rails
         if rail.rail in device.slots

@@ -155,7 +155,7 @@ class PodLinks:
         self._rename(pod)
         for job in self._new_jobs:
             with _kernel_errors(job):
-                self._move(job) if self._spec.moved else self._create(job)
+                self._move(job) if job.rail.moved else self._create(job)
                 pod.set_link(job.ifindex, alias=self._alias(job))
         for job in self._jobs:
             with _kernel_errors(job):
@@ -197,7 +197,7 @@ class PodLinks:
         if parent is None:
             raise AttachError("port", job.place, port=job.source.port)
         mac, name = pod_desired.mac(job.slot), job.rail.interface
-        self._node.kernel.new_link(self._spec.attachment, name, parent, self._pod_fd, job.rail.mtu, mac, job.ifindex)
+        self._node.kernel.new_link(job.rail.attachment, name, parent, self._pod_fd, job.rail.mtu, mac, job.ifindex)
 
     def _move(self, job: Job) -> None:
         """Move an interface of the node to the pod, in one step of the kernel, which the pod cannot interrupt."""
@@ -238,19 +238,20 @@ class PodLinks:
         if self._spec.conflict_check:
             addresses = [[str(address.ip) for address in job.slot.addresses] for job in self._jobs]
             self.probes = arp.Probes({job.rail.interface: each for job, each in zip(self._jobs, addresses)})
-            if self._spec.attachment in ("macvlan", "ipvlan"):
-                in_namespace(self._node.fd, lambda: self._listen_on_ports(addresses))
+            made = [pair for pair in zip(self._jobs, addresses) if pair[0].rail.attachment in ("macvlan", "ipvlan")]
+            if made:
+                in_namespace(self._node.fd, lambda: self._listen_on_ports(made))
         self.probes.send()
         return time.monotonic()
 
-    def _listen_on_ports(self, addresses: t.Sequence[t.Sequence[str]]) -> None:
+    def _listen_on_ports(self, made: t.Sequence[tuple[Job, t.Sequence[str]]]) -> None:
         """Listen on the ports too, because the kernel does not give each claim to an interface on a port.
 
         macvlan omits broadcasts from the MAC of the interface, which are those of a clone. ipvlan gives an interface
         only unicast packets for its addresses; a reply to a probe is for 0.0.0.0 and the MAC of the port. Sources:
         ``macvlan_multicast_rx`` of the kernel's ``macvlan.c``, ``ipvlan_handle_mode_l2`` of its ``ipvlan_core.c``.
         """
-        for job, each in zip(self._jobs, addresses):
+        for job, each in made:
             self.probes.listen_on(port_name(self._system, job.rail), each, job.rail.interface)
 
     def _check_answers(self, first_probe: float) -> None:
@@ -353,9 +354,11 @@ class PodLinks:
             # the kernel makes soft devices in the initial namespace
             on_node = host_links.rdma_indexes(outside) if new else on_node
             for job in jobs:
-                if devices[job.rail.rail] in on_node:
+                # rails may share a device
+                index = on_node.pop(devices[job.rail.rail], None)
+                if index is not None:
                     with _kernel_errors(job):
-                        rdma_netlink.move(outside, on_node[devices[job.rail.rail]], self._pod_fd)
+                        rdma_netlink.move(outside, index, self._pod_fd)
         in_pod = host_links.rdma_indexes(inside)
         for job in jobs:
             if devices[job.rail.rail] not in in_pod:

@@ -9,7 +9,7 @@ import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files, stacked_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_problems import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
@@ -70,11 +70,12 @@ def check_rail(spec: AgentSpec, rail: str) -> None:
 
 class Health(t.NamedTuple):
     """Why a rail cannot serve new pods. ``down``: the state of its port. ``cordon``: the reason of its cordon. Both are
-    empty if the rail is healthy.
+    empty if the rail is healthy. ``members``: of its bond; None without one.
     """
 
     down: str = ""
     cordon: str = ""
+    members: stacked_ports.Members | None = None
 
     @property
     def healthy(self) -> bool:
@@ -83,6 +84,11 @@ class Health(t.NamedTuple):
     @property
     def reason(self) -> str:
         return "; ".join(filter(None, [self.down, self.cordon and "cordoned: " + self.cordon]))
+
+    @property
+    def degraded(self) -> str:
+        """Why the bond of a rail that serves pods carries less than planned; empty otherwise."""
+        return "; ".join(self.members.problems) if self.members and not self.down else ""
 
 
 def look(
@@ -95,18 +101,24 @@ def look(
     """Return rail -> health. ``cordoned``: by rail. ``rdma``: of :func:`rdma_down`. Raises :class:`.NetlinkError`."""
     with Rtnetlink() as kernel:
         links = {link.name: link for link in kernel.links()}
+    by_index = {link.ifindex: link for link in links.values()}
     # a port that is in a pod is healthy until it returns
     away = {row["rail"] for holder in holders for row in holder.interfaces if row.get("host")}
-    ports_away = away if spec.attachment == "host-device" else set()
+
+    def find(which: int | str) -> Link | None:
+        return by_index.get(which) if isinstance(which, int) else links.get(which)
 
     def reason(rail: RailSpec) -> str:
-        port = down(rail, links.get(port_name(system, rail)), rail.rail in ports_away)
+        link = find(port_name(system, rail))
+        port = down(rail, link, rail.attachment == "host-device" and rail.rail in away)
+        if link and not port:
+            port = stacked_ports.difference(system, find, rail, link)
         return "; ".join(filter(None, [port, rdma.get((rail.rail, None), "")]))
 
-    return {
-        rail.rail: Health(reason(rail), (cordoned[rail.rail].reason or ADMINISTRATOR) if rail.rail in cordoned else "")
-        for rail in spec.rails
-    }
+    def cordon(rail: RailSpec) -> str:
+        return (cordoned[rail.rail].reason or ADMINISTRATOR) if rail.rail in cordoned else ""
+
+    return {rail.rail: Health(reason(rail), cordon(rail), stacked_ports.members(system, rail)) for rail in spec.rails}
 
 
 def down(rail: RailSpec, link: Link | None, away: bool) -> str:
@@ -138,7 +150,7 @@ def rdma_down(spec: AgentSpec, holders: t.Iterable[Holder], system: System) -> d
             module = SOFT_MODULES[rail.rdma_type]
             loaded = system.exists("/sys/module/" + module)
             found[rail.rail, None] = "" if loaded else "the kernel module %s is not loaded" % module
-        elif spec.has_vfs:
+        elif rail.has_vfs:
             for slot in rail.slots:
                 found[rail.rail, slot.number] = _vf_down(spec, rail, slot, system)
         elif rail.rdma and (rail.rail, rail.rdma) not in away:
@@ -161,7 +173,7 @@ def _device_down(spec: AgentSpec, rail: RailSpec, system: System) -> str:
     if not system.exists(directory):
         return "the RDMA device %s is not on the node" % rail.rdma
     netdev = port_name(system, rail)
-    ports = {rail.pci, _parent("/sys/class/net/" + netdev, system)} - {None}
+    ports = {*rail.functions, _parent("/sys/class/net/" + netdev, system)} - {None}
     parent = _parent(directory, system)
     # a device of several ports, such as a bond, belongs to the netdevs of all of them
     if parent and ports and parent not in ports and netdev not in _netdevs(directory, system):
@@ -207,8 +219,10 @@ class DeviceHealth:
         rdma = rdma_down(spec, holders, self._system)
         observed = look(spec, holders, cordons(self._system).all(), rdma, self._system)
         for rail, health in observed.items():
-            if self._rails.get(rail, Health()) != health:
-                self._problems.log("rail %s: %s" % (rail, health.reason or "is healthy again"))
+            before_rail = self._rails.get(rail, Health())
+            if (before_rail.reason, before_rail.degraded) != (health.reason, health.degraded):
+                degraded = health.degraded and "is degraded: " + health.degraded
+                self._problems.log("rail %s: %s" % (rail, health.reason or degraded or "is healthy again"))
         before = self.slot_problems()
         self._rails, self._rdma_down = observed, rdma
         self._problems.log_new(before, self.slot_problems())
@@ -238,7 +252,8 @@ class DeviceHealth:
         return DeviceState(device.id, not bad, numa, reason, cordoned)
 
     def _numa_node(self, rail: RailSpec) -> int | None:
-        if rail.pci:
-            return numa_node(self._system, rail.pci)
+        if rail.functions:
+            # those of a bond are on one card
+            return numa_node(self._system, rail.functions[0])
         node = self._system.read_int("/sys/class/net/%s/device/numa_node" % rail.netdev)
         return None if node is None or node < 0 else node

@@ -25,11 +25,13 @@ def look(
     parts: t.Sequence[str],
     netdevs: t.Sequence[str] | None = None,
     functions: t.Sequence[str] | None = None,
+    interfaces: t.Sequence[str] = (),
 ) -> Row:
     """Return the requested :data:`PARTS`, each in the shape of its module's ``gathered``.
 
     :param netdevs: return rows of ports only for these netdevs and ``functions``.
     :param functions: PCI addresses.
+    :param interfaces: netdevs above the ports, such as bonds, whose ``limits`` are read too.
     """
     host: Row = {}
     selected = None if netdevs is None and functions is None else _functions(system, netdevs or (), functions or ())
@@ -43,6 +45,7 @@ def look(
                 for function in pci_functions.network_functions(system)
                 if selected is None or function in selected
             ]
+            options["ports"] += [{"netdev": name} for name in interfaces if netdevs is None or name in netdevs]
         state = dict(_builder(part)(options, system).observe())
         if selected is not None and part in ("pci", "qos", "infiniband"):
             state["ports"] = [row for row in state["ports"] if row["pci"] in selected]

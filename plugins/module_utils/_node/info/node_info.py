@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import errno
 import functools
-import os
-import re
-import sys
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_paths
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info.interfaces import Interfaces, Selection
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
     ARPHRD_INFINIBAND,
     hardware_address,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import installed_tools, pci_functions, vpd
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, vpd
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path, port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
@@ -85,18 +82,23 @@ class Info:
             port_reference.check_netdev(self._system, name, "netdevs")
         for address in functions or ():
             port_reference.check_function(self._system, address, "pci")
-        all_ports = netdevs is None and functions is None
+        selection = self.selection(netdevs, functions)
 
         def selected(rows: t.Iterable[Row]) -> list[Row]:
             return [
-                row for row in rows if all_ports or row["pci"] in (functions or ()) or row["netdev"] in (netdevs or ())
+                row
+                for row in rows
+                if selection is None or row.get("pci") in selection.functions or row["netdev"] in selection.netdevs
             ]
 
         found: Row = {}
         if "system" in subset:
-            found.update(self.system())
+            from ansible_collections.railyard.fabric.plugins.module_utils._node.info import system_info
+
+            found.update(system_info.look(self._system, self.management, self._rdma_socket, self._table))
         if "nics" in subset:
             found["nics"] = selected(self.nics)
+            found["interfaces"] = selected(self.interfaces)
         if "rdma" in subset:
             found["rdma"] = selected(self.rdma())
         if "gids" in subset:
@@ -107,22 +109,32 @@ class Info:
         if "vfs" in subset:
             found["vfs"] = self.vfs(selected(self.nics))
         if "ip" in subset:
-            found["ip"] = self.ip(selected(self.nics))
+            found["ip"] = self.ip(selected([*self.nics, *self.interfaces]))
         if any(part in subset for part in BY_NAME):
-            found.update(self._by_name(subset, selected(self.nics), listen))
+            found.update(self._by_name(subset, selected(self.nics), selected(self.interfaces), listen))
         return found
 
-    def _by_name(self, subset: t.Sequence[str], nics: t.Sequence[Row], listen: float) -> Row:
+    def selection(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> Selection | None:
+        """Return the ports and interfaces that belong to these netdevs and PCI addresses; None for all."""
+        if netdevs is None and functions is None:
+            return None
+        return self._interfaces.selection(netdevs or (), functions or ())
+
+    def _by_name(
+        self, subset: t.Sequence[str], nics: t.Sequence[Row], interfaces: t.Sequence[Row], listen: float
+    ) -> Row:
         from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters, lldp, sysctl
 
         system = self._system
         found: Row = {}
-        netdevs = [row["netdev"] for row in nics if row["netdev"] in self.links]
+        netdevs = [row["netdev"] for row in [*nics, *interfaces] if row["netdev"] in self.links]
         rails = [row for row in nics if not row["management_path"]]
         if "sysctls" in subset:
             found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
         if "duplicates" in subset:
-            found["duplicates"] = self._duplicates(rails)
+            # a VRF has no neighbours: those of its address are its members'
+            asking = [row for row in interfaces if not row["management_path"] and row["kind"] != "vrf"]
+            found["duplicates"] = self._duplicates([*rails, *asking])
         if "lldp" in subset:
             # without management ports, which may never receive a frame, and InfiniBand, which does not have LLDP
             names = [row["netdev"] for row in rails if row["link_layer"] == "ethernet"]
@@ -134,56 +146,21 @@ class Info:
             found["counters"] = counters.look(system, netdevs, dict.fromkeys(row["device"] for row in ports))
         return found
 
-    def _duplicates(self, nics: t.Sequence[Row]) -> list[Row]:
-        """Return a row per IPv4 address of the NICs for which another host answers."""
+    def _duplicates(self, rows: t.Sequence[Row]) -> list[Row]:
+        """Return a row per IPv4 address of these ports and interfaces for which another host answers."""
         from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
 
         own: dict[str, list[str]] = {}
-        for row in self.ip([row for row in nics if row["carrier"]])["addresses"]:
+        for row in self.ip([row for row in rows if row["carrier"]])["addresses"]:
             if ":" not in row["address"]:
                 own.setdefault(row["netdev"], []).append(row["address"].partition("/")[0])
-        own_macs = {row["mac"] for row in self.nics}
+        own_macs = {row["mac"] for row in [*self.nics, *self.interfaces]}
         return [
             {"netdev": netdev, "address": address, "macs": macs}
             for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE, own_macs).items())
         ]
 
     # -- the node -----------------------------------------------------------------------------------------------------
-
-    def system(self) -> Row:
-        """Return ``system``, ``management_path`` and ``tools``."""
-        system = self._system
-        release = _os_release(system.read_file("/etc/os-release") or system.read_file("/usr/lib/os-release") or "")
-        sock = self._rdma_socket
-        lockdown = re.search(r"\[(\w+)\]", system.read("/sys/kernel/security/lockdown") or "")
-        return {
-            "system": {
-                "kernel": system.read("/proc/sys/kernel/osrelease"),
-                "architecture": os.uname().machine,
-                "distribution": release.get("ID"),
-                "distribution_version": release.get("VERSION_ID"),
-                "python": "%d.%d.%d" % sys.version_info[:3],
-                "boot_id": system.read("/proc/sys/kernel/random/boot_id"),
-                "rdma_mode": (rdma_netlink.netns_mode(sock) or "shared") if sock else None,
-                "lockdown": lockdown.group(1) if lockdown and lockdown.group(1) != "none" else None,
-                "boot_service": self._boot_service(),
-            },
-            "management_path": {
-                "connection": self.management.connection,
-                "default_route": self.management.default_routes,
-                "netdevs": self.management.netdevs,
-                "functions": self.management.functions,
-                "addresses": management_path.addresses(system, self.management, self._table),
-            },
-            "tools": installed_tools.look(system),
-        }
-
-    def _boot_service(self) -> str | None:
-        """Return systemd's state, such as ``active`` or ``failed``; None without persistent options."""
-        if not self._system.listdir(boot_paths.BOOT_DIR) or not self._system.exists("/run/systemd/system"):
-            return None
-        # is-active prints the state; its exit status is 0 only for active
-        return self._system.run(["systemctl", "is-active", "railyard-boot.service"]).out.strip() or None
 
     @functools.cached_property
     def management(self) -> ManagementPath:
@@ -202,12 +179,16 @@ class Info:
 
     @functools.cached_property
     def netdevs(self) -> dict[str, list[str]]:
-        """Netdevs by PCI function, including those of another bus (virtio) on it."""
+        """Netdevs by PCI function, including those of another bus (virtio) on it, without representors of VFs."""
+        system = self._system
         found: dict[str, list[str]] = {}
-        for name in self._system.listdir("/sys/class/net"):
-            function = management_path.netdev_pci(self._system, name)
+        for name in system.listdir("/sys/class/net"):
+            function = management_path.netdev_pci(system, name)
             if function:
                 found.setdefault(function, []).append(name)
+        for function, names in found.items():
+            if len(names) > 1:
+                found[function] = [name for name in names if not pci_functions.is_representor(system, name)]
         return found
 
     @functools.cached_property
@@ -263,6 +244,30 @@ class Info:
             found += rows
         return found
 
+    @functools.cached_property
+    def _interfaces(self) -> Interfaces:
+        ports = {
+            name: function
+            for function, names in self.netdevs.items()
+            if not pci_functions.physical_function(self._system, function)
+            for name in names
+        }
+        return Interfaces(self.links, ports)
+
+    @property
+    def interface_names(self) -> list[str]:
+        return list(self._interfaces.lower)
+
+    @functools.cached_property
+    def interfaces(self) -> list[Row]:
+        """The bonds, VLANs, bridges, teams and VRFs above the network PFs."""
+        if not self._interfaces.lower:
+            return []
+        sock = self._rdma_socket
+        return self._interfaces.rows(
+            self._system, self.management, rdma_netlink.links(sock, self._devices) if sock else []
+        )
+
     def _cards(self, functions: t.Sequence[str]) -> dict[str, vpd.Vpd]:
         """Return the vital product data of each function. It is read once for all functions of a card."""
         cards: dict[str, vpd.Vpd | None] = {}
@@ -278,6 +283,7 @@ class Info:
         speed = self._system.read_int("/sys/class/net/%s/speed" % name) if name else None
         return {
             "netdev": name,
+            "master": self._interfaces.master(link),
             "altnames": list(link.altnames) if link else [],
             "mac": hardware_address(link.address) if link and link.address else None,
             "permanent_mac": hardware_address(permanent_mac) if permanent_mac else None,
@@ -448,8 +454,9 @@ class Info:
                     )
         return found
 
-    def ip(self, nics: t.Sequence[Row]) -> Row:
-        names = {self.links[row["netdev"]].ifindex: row["netdev"] for row in nics if row["netdev"] in self.links}
+    def ip(self, rows: t.Sequence[Row]) -> Row:
+        """Return the IP configuration of these ports and interfaces."""
+        names = {self.links[row["netdev"]].ifindex: row["netdev"] for row in rows if row["netdev"] in self.links}
         if not names:
             return {"addresses": [], "routes": [], "rules": []}
         from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ip_state
@@ -471,19 +478,17 @@ def _attributes(table: Rtnetlink, netdev: str | None) -> dict[int, Row]:
     return {row["index"]: {key: row[key] for key in row if key != "index"} for row in rows}
 
 
-def _os_release(text: str) -> dict[str, str]:
-    """Parse the format of os-release(5)."""
-    lines = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
-    return {key.strip(): value.strip().strip("\"'") for key, equals, value in lines if equals}
-
-
 def look(options: t.Mapping[str, t.Any], system: System) -> Row:
     """Return the requested parts. ``options``: of module rail_info."""
     subset = SUBSETS if "all" in options["subset"] else options["subset"]
     subset = [*subset, *(part for part in BY_NAME if part in options["subset"])]
-    found = Info(system).look(subset, options["netdevs"], options["pci"], options["listen"])
+    node = Info(system)
+    found = node.look(subset, options["netdevs"], options["pci"], options["listen"])
     if any(part in options["subset"] for part in HOST_PARTS):
         from ansible_collections.railyard.fabric.plugins.module_utils._node.info import host_info
 
-        found.update(host_info.look(system, options["subset"], options["netdevs"], options["pci"]))
+        selection = node.selection(options["netdevs"], options["pci"])
+        netdevs, functions = (sorted(selection.netdevs), sorted(selection.functions)) if selection else (None, None)
+        interfaces = node.interface_names if "limits" in options["subset"] else []
+        found.update(host_info.look(system, options["subset"], netdevs, functions, interfaces))
     return found

@@ -45,7 +45,7 @@ SETTINGS = {
 }
 # IFLA_XDP_ATTACHED: in the driver, in the kernel, in the NIC -> the flag that selects this mode.
 XDP_MODES = {1: 0x4, 2: 0x2, 3: 0x8}
-IFLA_INFO_KIND, IFLA_INFO_DATA = 1, 2
+IFLA_INFO_KIND, IFLA_INFO_DATA, IFLA_INFO_SLAVE_DATA = 1, 2, 5
 IFLA_MACVLAN_MODE = IFLA_IPVLAN_MODE = 1
 MACVLAN_BRIDGE, IPVLAN_L2 = 4, 0
 IFLA_VF_INFO = 1
@@ -96,7 +96,7 @@ class Link(t.NamedTuple):
     which the plugin host-device keeps the previous name. ``flags``: those of :data:`IFF_KEPT`. ``settings``: numbers
     of :data:`SETTINGS`. ``xdp``: where an XDP program is attached, a key of :data:`XDP_MODES`, 4 for several modes, 0
     without one. ``master``: index of the bond, bridge or VRF that it is part of. ``data``: the attributes of its kind
-    (IFLA_INFO_DATA).
+    (IFLA_INFO_DATA). ``member``: those of a member of a bond, bridge or VRF (IFLA_INFO_SLAVE_DATA).
     """
 
     ifindex: int
@@ -123,6 +123,7 @@ class Link(t.NamedTuple):
     xdp: int = 0
     master: int | None = None
     data: bytes = b""
+    member: bytes = b""
 
 
 def decode_link(payload: bytes) -> Link:
@@ -156,6 +157,7 @@ def decode_link(payload: bytes) -> Link:
         broadcast=held.get(IFLA_BROADCAST, b""),
         master=_number(held, IFLA_MASTER),
         data=information.get(IFLA_INFO_DATA, b""),
+        member=information.get(IFLA_INFO_SLAVE_DATA, b""),
         vfs=tuple(vf_rows(held.get(IFLA_VFINFO_LIST, b""), len(address))),
         flags=flags & IFF_KEPT,
         settings={name: codec.number(held[code]) for name, code in SETTINGS.items() if code in held},
@@ -194,8 +196,14 @@ def encode_link(
     namespace: int | None = None,
     new_index: int | None = None,
     settings: t.Mapping[str, int] | None = None,
+    master: int | None = None,
+    kind: bytes = b"",
 ) -> bytes:
-    """Return the attributes of a change of a link. The kernel moves it to ``namespace`` first."""
+    """Return the attributes of a change of a link. The kernel moves it to ``namespace`` first.
+
+    :param master: index of the bond or bridge that it becomes a member of; 0: of none.
+    :param kind: the changed options of its kind, such as those of :func:`.link_kinds.encode_bond`.
+    """
     found = b""
     if mtu is not None:
         found += codec.u32(IFLA_MTU, mtu)
@@ -211,7 +219,9 @@ def encode_link(
         found += codec.u32(IFLA_NEW_IFINDEX, new_index)
     for key, value in (settings or {}).items():
         found += codec.u32(SETTINGS[key], value)
-    return found
+    if master is not None:
+        found += codec.u32(IFLA_MASTER, master)
+    return found + kind
 
 
 def encode_no_xdp(mode: int) -> bytes:

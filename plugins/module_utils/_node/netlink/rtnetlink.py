@@ -277,15 +277,25 @@ class Rtnetlink:
             self._request_idempotent(RTM_NEWLINK, request, errno.EOPNOTSUPP)
 
     def new_link(
-        self, kind: str, name: str, parent: int, namespace: int, mtu: int | None, address: bytes | None, index: int = 0
+        self,
+        kind: str | bytes,
+        name: str,
+        parent: int | None,
+        namespace: int | None,
+        mtu: int | None,
+        address: bytes | None,
+        index: int = 0,
     ) -> None:
-        """Create an interface on ``parent``, directly in the network namespace of a file descriptor.
+        """Create an interface on ``parent``, directly in the network namespace of a file descriptor, if it is given.
 
-        ``kind``: one of those of :func:`.encode_kind`. ``index``: of the interface; 0: any.
+        ``kind``: one of those of :func:`.encode_kind`, or encoded by :mod:`.link_kinds`. ``index``: of the interface;
+        0: any.
 
         Raises :class:`NetlinkError`: EEXIST if the namespace has an interface of that name; EBUSY, of that index.
         """
-        attributes = codec.u32(IFLA_LINK, parent) + encode_link(mtu, name, address, None, namespace) + encode_kind(kind)
+        attributes = b"" if parent is None else codec.u32(IFLA_LINK, parent)
+        attributes += encode_link(mtu, name, address, None, namespace)
+        attributes += kind if isinstance(kind, bytes) else encode_kind(kind)
         self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, index, 0, 0) + attributes, NLM_F_CREATE | NLM_F_EXCL)
 
     def delete_link(self, index: int, namespace: int | None = None) -> None:

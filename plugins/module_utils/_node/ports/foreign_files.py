@@ -51,7 +51,7 @@ _NAMES = ("Name", "OriginalName")
 _ANYWHERE = ("0.0.0.0/0", "::/0", "default", "")
 # Keys of profiles that have these prefixes and configure no address, route or rule.
 _OTHER_KEYS = ("route-metric", "route-table")
-_IFCFG_KEYS = ("IPADDR", "IPV6ADDR", "GATEWAY", "IPV6_DEFAULTGW", "MASTER", "BRIDGE")
+_IFCFG_KEYS = ("IPADDR", "IPV6ADDR", "GATEWAY", "IPV6_DEFAULTGW", "MASTER", "TEAM_MASTER", "BRIDGE")
 _PROFILE_TYPES = ("ethernet", "802-3-ethernet", "infiniband")
 REMEDY = "plan these settings in the fabric file, or remove them from that file, and run again"
 
@@ -129,13 +129,13 @@ def _lines(sections: t.Iterable[Section], *names: str) -> list[str]:
     return [line for name, lines in sections if name in names for line in lines]
 
 
-def _values(sections: t.Iterable[Section], section: str, key: str) -> list[str]:
+def section_values(sections: t.Iterable[Section], section: str, key: str) -> list[str]:
     """Return the values of a key in all sections of a name; an empty value removes the earlier ones."""
     values = [line[len(key) + 1 :] for line in _lines(sections, section) if line.startswith(key + "=")]
     return values[max((number for number, value in enumerate(values, 1) if not value), default=0) :]
 
 
-def _effective(system: System, directories: t.Sequence[str], suffix: str) -> dict[str, str]:
+def effective_files(system: System, directories: t.Sequence[str], suffix: str) -> dict[str, str]:
     """Return the paths of the files in force by their names, in the order in which they are used."""
     found: dict[str, str] = {}
     for directory in directories:
@@ -150,7 +150,7 @@ def _sections(system: System, path: str) -> list[Section]:
     found = parse(system.read(path) or "")
     if found:
         places = ["%s/%s.d" % (directory, os.path.basename(path)) for directory in DIRECTORIES]
-        for drop_in in _effective(system, places, ".conf").values():
+        for drop_in in effective_files(system, places, ".conf").values():
             found += parse(system.read(drop_in) or "")
     return found
 
@@ -161,7 +161,7 @@ def _matches(sections: t.Sequence[Section], facts: Facts, path: str, used: str) 
     :param used: the path of the file that systemd uses for the port now; empty if unknown.
     """
     keys = {line.partition("=")[0] for line in _lines(sections, "Match")}
-    conditions = {key: _values(sections, "Match", key) for key in keys}
+    conditions = {key: section_values(sections, "Match", key) for key in keys}
     # without a condition, systemd ignores the file
     keys = {key for key in keys if conditions[key]}
     known = {*_NAMES, *facts.values}
@@ -219,7 +219,7 @@ def networkd(system: System, each: Kept, facts: Facts, own: str) -> list[Section
                 raise _not_known(path, each)
             if names == facts.boot_names and certain and os.path.basename(path) < os.path.basename(own):
                 raise Refused(
-                    "systemd-networkd uses this file for %s (%s), not Railyard's" % (each.netdev, each.port.rail),
+                    "systemd-networkd uses this file for %s (%s), not Railyard's" % (each.netdev, each.port.label),
                     path,
                     "rename it, so that it sorts after %s, or make it match fewer interfaces" % os.path.basename(own),
                 )
@@ -234,7 +234,7 @@ def _matching(
 
     The last value is whether it certainly matches.
     """
-    for name, path in _effective(system, DIRECTORIES, suffix).items():
+    for name, path in effective_files(system, DIRECTORIES, suffix).items():
         if name.startswith(SYSTEMD_PREFIX) or path == own:
             continue
         sections = _sections(system, path)
@@ -248,7 +248,7 @@ def _matching(
 def _not_known(path: str, each: Kept) -> Refused:
     return Refused(
         "whether this file is for %s (%s) is not known: it matches by more than names, addresses and drivers"
-        % (each.netdev, each.port.rail),
+        % (each.netdev, each.port.label),
         path,
         "make it match by Name=, or remove its settings, and run again",
     )
@@ -261,11 +261,12 @@ def _repeated(path: str, sections: t.Sequence[Section], each: Kept) -> list[Sect
     routes = {(str(route.destination), route.table) for route in port_routes(port, 0)}
     network = _lines(sections, "Network")
     refused = [line for line in network if line.partition("=")[0] in _REFUSED_KEYS and not line.endswith("=")]
+    refused = [line for line in refused if not each.part.master or line != "Bond=" + each.part.master]
     kept = [
         key + "=" + value
         for key in _REPEATED_KEYS
-        for value in _values(sections, "Network", key)
-        if key != "Address" or value not in addresses
+        for value in section_values(sections, "Network", key)
+        if value not in addresses and not (key == "VLAN" and value in each.part.vlans)
     ]
     found: list[Section] = [("Network", kept)] if kept else []
     for name, lines in sections:
@@ -286,7 +287,7 @@ def _repeated(path: str, sections: t.Sequence[Section], each: Kept) -> list[Sect
         message = (
             "gives %s (%s) %s, which a rail port never has, and which Railyard's file would remove at the next boot"
         )
-        raise Refused(message % (each.netdev, port.rail, "; ".join(refused)), path, REMEDY)
+        raise Refused(message % (each.netdev, port.label, "; ".join(refused)), path, REMEDY)
     return found
 
 
@@ -298,7 +299,9 @@ def link_lines(system: System, each: Kept, facts: Facts) -> list[str]:
     found: list[str] = []
     for path, sections, certain in _matching(system, ".link", facts, "", used):
         lines = [line for line in _lines(sections, "Link") if line.partition("=")[0] not in planned]
-        lines = [line for line in lines if not line.endswith("=")]
+        # netplan 0.106 writes the second one for each interface with an MTU
+        generated = os.path.basename(path).startswith("10-netplan-")
+        lines = [line for line in lines if not line.endswith("=") and not (generated and line == "WakeOnLan=off")]
         if lines and not certain:
             raise _not_known(path, each)
         found += lines
@@ -313,7 +316,7 @@ def warnings(each: Kept) -> list[str]:
         "%s (%s) has settings of another program's file, which Railyard's file replaces and repeats: %s. Remedy: plan"
         " them in the fabric file, or remove them from that file"
     )
-    return [message % (each.netdev, each.port.rail, "; ".join(texts))] if texts else []
+    return [message % (each.netdev, each.port.label, "; ".join(texts))] if texts else []
 
 
 # -- NetworkManager ----------------------------------------------------------------------------------------------------
@@ -327,7 +330,7 @@ def network_manager(system: System, each: Kept, facts: Facts) -> None:
     for path, found in [*_keyfiles(system, each, facts), *_ifcfg_files(system, each, facts)]:
         if found:
             message = "gives %s (%s) %s, and Railyard's profile would be used instead of it"
-            raise Refused(message % (each.netdev, each.port.rail, "; ".join(found)), path, REMEDY)
+            raise Refused(message % (each.netdev, each.port.label, "; ".join(found)), path, REMEDY)
 
 
 def _keyfiles(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str, list[str]]]:
@@ -335,7 +338,7 @@ def _keyfiles(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str,
     active = system.read(ACTIVE % facts.ifindex) or ""
     planned = {str(side.address) for side in each.port.sides}
     planned |= {str(route.destination) for route in port_routes(each.port, 0)}
-    for name, path in _effective(system, PROFILES, ".nmconnection").items():
+    for name, path in effective_files(system, PROFILES, ".nmconnection").items():
         sections = parse(system.read(path) or "")
         if name.startswith(NM_PREFIX) or not _is_profile_of(sections, facts, active):
             continue
@@ -347,7 +350,14 @@ def _keyfiles(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str,
                 found += [] if value.partition(",")[0].strip(";") in planned else [line]
         # since NetworkManager 1.46, the key of a bond or bridge is 'controller'
         members = ("master=", "controller=")
-        yield path, found + [line for line in _lines(sections, "connection") if line.startswith(members)]
+        masters = [line for line in _lines(sections, "connection") if line.startswith(members)]
+        masters = [] if is_generated(sections) else masters
+        yield path, found + [line for line in masters if line.partition("=")[2] != each.part.master]
+
+
+def is_generated(sections: t.Sequence[Section]) -> bool:
+    """Return whether NetworkManager made a profile from what it found in the kernel. The next boot removes it."""
+    return "nm-generated=true" in _lines(sections, ".nmmeta")
 
 
 def _is_profile_of(sections: t.Sequence[Section], facts: Facts, active: str) -> bool:
@@ -357,7 +367,7 @@ def _is_profile_of(sections: t.Sequence[Section], facts: Facts, active: str) -> 
     """
 
     def values(key: str, *names: str) -> list[str]:
-        found = [value for name in names for value in _values(sections, name, key)]
+        found = [value for name in names for value in section_values(sections, name, key)]
         return [each for value in found for each in value.split(";") if each]
 
     if "".join(values("type", "connection")) not in _PROFILE_TYPES:
@@ -387,6 +397,10 @@ def _ifcfg_files(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[s
                 "%s=%s" % (key, value)
                 for key, value in values.items()
                 if key.startswith(_IFCFG_KEYS) and value.partition("/")[0] not in planned
+                if key != "MASTER" or value != each.part.master
             ]
+            if each.part.kind:
+                # it makes the interface
+                found += ["DEVICE=%s" % each.netdev]
             routes = [text for text in ("route-" + name[6:], "route6-" + name[6:]) if system.exists(IFCFG + "/" + text)]
             yield path, found + routes

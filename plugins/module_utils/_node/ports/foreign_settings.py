@@ -123,17 +123,24 @@ class Foreign:
             "%s (%s) also has settings that are not planned and that Railyard did not set: %s. They stay now. After the"
             " next boot it has only those that a file of this node gives to %s"
         )
-        return [text % (link.name, port.rail, _listed(found), port.netdev or link.name)] if found else []
+        return [text % (link.name, port.label, _listed(found), port.netdev or link.name)] if found else []
 
-    def why_not_down(self, link: Link, function: str | None) -> str | None:
+    def why_not_down(self, link: Link, function: str | None, ours: t.Collection[str] = ()) -> str | None:
         """Return why a link must not be set down, which removes its routes and disconnects its users; None otherwise.
 
         :param function: the port's PCI function.
+        :param ours: names of interfaces on it that do not count.
         """
-        if not link.up:
-            return None
+        return self.why_in_use(link, [function] if function else [], ours) if link.up else None
+
+    def why_in_use(self, link: Link, functions: t.Sequence[str], ours: t.Collection[str] = ()) -> str | None:
+        """Return what uses a link in this network namespace, as :meth:`why_not_down`.
+
+        :param functions: the PCI functions below it.
+        """
         directory = "/sys/class/net/%s" % link.name
         uppers = [name[len("upper_") :] for name in self._system.listdir(directory) if name.startswith("upper_")]
+        uppers = [name for name in uppers if name not in ours]
         reasons = ["%s is built on it" % ", ".join(uppers)] if uppers else []
         if self._system.read_int(directory + "/device/sriov_numvfs"):
             reasons.append("it has VFs")
@@ -145,7 +152,7 @@ class Foreign:
         reasons += ["it carries the tunnel %s" % ", ".join(tunnels)] if tunnels else []
         settings = self.settings(link)
         reasons += ["it has settings that are not planned (%s)" % _listed(settings)] if settings else []
-        users = self._rdma_users(link, function)
+        users = self._rdma_users(link, functions)
         reasons += ["its RDMA device is in use (%s)" % _listed(users)] if users else []
         return "; ".join(reasons) or None
 
@@ -153,12 +160,12 @@ class Foreign:
     def _tunnels(self) -> dict[str, list[str]]:
         return management_path.tunnels_over(self._system, self._rtnl)
 
-    def _rdma_users(self, link: Link, function: str | None) -> list[str]:
-        """Return the users of the port's RDMA devices: those of its function, and soft ones on its interface."""
+    def _rdma_users(self, link: Link, functions: t.Sequence[str]) -> list[str]:
+        """Return the users of the port's RDMA devices: those of its functions, and soft ones on its interface."""
         sock = rdma_netlink.connect(self._system)
         if not sock:
             return []
-        names = pci_functions.rdma_devices(self._system, function) if function else []
+        names = [name for each in functions for name in pci_functions.rdma_devices(self._system, each)]
         with contextlib.closing(sock):
             rows = rdma_netlink.links(sock)
             used = {row["device_index"] for row in rows if row["device"] in names or row["netdev"] == link.name}

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import ANYWHERE, bare
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import port_observed
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import NM_PREFIX, Kept, ini
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_spec import MIIMON
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import (
+    NM_PREFIX,
+    Kept,
+    Section,
+    ini,
+)
 
 
 def text(each: Kept) -> str:
     """Return the text of the file."""
-    port = each.port
+    port, part = each.port, each.part
     name = NM_PREFIX + port.rail
-    kind = "infiniband" if each.infiniband else "ethernet"
+    kind = part.kind or ("infiniband" if each.infiniband else "ethernet")
     connection = [
         "id=%s" % name,
         "uuid=%s" % _uuid(name),
@@ -27,14 +33,41 @@ def text(each: Kept) -> str:
         # preferred over an installer's profile for any Ethernet interface
         "autoconnect-priority=100",
     ]
-    hardware = (["mtu=%d" % port.mtu] if port.mtu else []) + (["transport-mode=datagram"] if each.infiniband else [])
+    # 'controller' since NetworkManager 1.46, which also reads these
+    connection += ["master=%s" % part.master, "slave-type=bond"] if part.master else []
+    hardware = ["mtu=%d" % port.mtu] if port.mtu else []
+    hardware += ["cloned-mac-address=%s" % each.mac] if each.mac else []
+    hardware += ["transport-mode=datagram"] if each.infiniband else []
+    blocks = [("connection", connection), ("ethernet" if part.kind else kind, hardware), *_kind_blocks(each)]
+    if part.master:
+        # a member has no IP configuration
+        return ini(blocks)
+    if each.has_no_address:
+        return ini([*blocks, ("ipv4", ["method=disabled"]), ("ipv6", ["method=disabled"])])
     # the link-local address that the kernel assigns too, so that the GIDs do not change
     ipv6_lines = ["addr-gen-mode=eui64"]
-    blocks = [
+    blocks += [
         ("ipv4", _manual(each, 4) or ["method=disabled"]),
         ("ipv6", (_manual(each, 6) or ["method=link-local"]) + ipv6_lines),
     ]
-    return ini([("connection", connection), (kind, hardware)] + blocks)
+    return ini(blocks)
+
+
+def _kind_blocks(each: Kept) -> list[Section]:
+    """Return the section of a bond or VLAN."""
+    part = each.part
+    if part.vlan is not None:
+        # the default of nmcli: reorder headers
+        return [("vlan", ["flags=1", "id=%d" % part.vlan, "parent=%s" % part.parent])]
+    if not part.bond:
+        return []
+    bond = part.bond
+    lines = ["mode=%s" % bond.mode, "miimon=%d" % MIIMON]
+    lines += ["xmit_hash_policy=%s" % bond.hash_policy] if bond.hash_policy else []
+    lines += ["lacp_rate=%s" % bond.lacp_rate] if bond.lacp_rate else []
+    lines += ["min_links=%d" % bond.min_links] if bond.min_links is not None else []
+    lines += ["primary=%s" % bond.primary] if bond.primary else []
+    return [("bond", lines)]
 
 
 def _manual(each: Kept, version: int) -> list[str]:

@@ -22,9 +22,9 @@ DROP_IN_DIRECTORY = "10-netplan-%s.network.d"
 DROP_IN = "railyard.conf"
 
 
-def generated_path(netdev: str) -> str:
-    """Return the path of the ``.network`` file that netplan generates for a netdev."""
-    return "%s/10-netplan-%s.network" % (GENERATED, netdev)
+def generated_path(netdev: str, suffix: str = ".network") -> str:
+    """Return the path of the ``.network`` or ``.netdev`` file that netplan generates for a netdev."""
+    return "%s/10-netplan-%s%s" % (GENERATED, netdev, suffix)
 
 
 def drop_in_path(netdev: str) -> str:

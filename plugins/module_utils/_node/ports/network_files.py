@@ -12,21 +12,25 @@ Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5)
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_LINK, Route
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
     foreign_files,
+    foreign_netdevs,
     keyfile,
     netplan_output,
+    netplan_text,
+    networkd_reload,
     port_observed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_spec import LOWER_PREFIX, MIIMON
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import (
     HEAD,
     NM_PREFIX,
@@ -44,18 +48,8 @@ SYSCTL_FILE = "/etc/sysctl.d/90-railyard.conf"
 NETPLAN_DIRS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 NETPLAN_FILE = "/etc/netplan/60-railyard.yaml"
 NM_DIR = "/etc/NetworkManager/system-connections"
-NETWORKD = "systemd-networkd.service"
+NETWORKD = networkd_reload.UNIT
 NETWORK_MANAGER = "NetworkManager.service"
-# systemd-networkd's final states of a link
-CONFIGURED = "configured"
-GAVE_UP = "failed"
-SETTLED = (CONFIGURED, GAVE_UP)
-# seconds that a link's second attempt gets at least
-RETRY = 10.0
-# seconds within which systemd-networkd starts to configure a link after a reload
-BEGUN = 5.0
-# CLOCK_REALTIME_COARSE, the clock of file timestamps (clock_gettime(2)); not named in Python
-CLOCK_OF_FILES = 5
 
 
 def running(system: System, unit: str) -> bool:
@@ -88,7 +82,7 @@ def our_common_files(system: System) -> list[str]:
 def _link_text(each: Kept) -> str:
     # if the host bridge is not a PCI device (most ARM servers), its path precedes the PCI part
     match = "Path=pci-{0} *-pci-{0}".format(each.port.pci)
-    link = ["Description=Rail %s" % each.port.rail, "Name=%s" % each.netdev]
+    link = ["Description=%s" % each.description, "Name=%s" % each.netdev]
     # only the first matching file is used, so it must repeat the default's alternative names
     link.append("AlternativeNamesPolicy=database onboard slot path")
     link += ["MTUBytes=%d" % each.port.mtu] if each.port.mtu else []
@@ -131,6 +125,15 @@ class Backend:
     def check(self, path: str, text: str) -> None:
         """Validate a file with the back-end's parser before anything is changed. Raises :class:`RailyardError`."""
 
+    def netdev_file(self, netdev: str) -> str | None:
+        """Return the path of the file by which it makes a bond or VLAN, if it must read this file before the interface
+        exists.
+        """
+        return None
+
+    def load_netdevs(self, created: t.Sequence[Kept], files: t.Mapping[str, File]) -> None:
+        """Read the files of bonds and VLANs that do not exist yet. ``files``: all desired files."""
+
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         """Reload the files and wait up to ``timeout`` seconds. ``changed``: the paths that it has not read yet."""
 
@@ -144,21 +147,34 @@ class Backend:
 
 
 class Networkd(Backend):
-    """systemd-networkd: one ``.network`` file per rail."""
+    """systemd-networkd: one ``.network`` file per rail and per interface below rails, and ``.netdev`` files."""
 
     name = "networkd"
 
     def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
-        return {self._path(each): File(_network_text(each), 0o644) for each in kept}
+        files = {self._path(each): File(_network_text(each), 0o644) for each in kept}
+        for each in kept:
+            if each.part.kind:
+                files[self.netdev_file(each.netdev)] = File(_netdev_text(each), 0o644)
+        return files
+
+    def netdev_file(self, netdev: str) -> str:
+        return "%s/%s%s%s.netdev" % (SYSTEMD_DIR, SYSTEMD_PREFIX, LOWER_PREFIX, netdev)
+
+    def load_netdevs(self, created: t.Sequence[Kept], files: t.Mapping[str, File]) -> None:
+        networkd_reload.load_netdevs(self._system, created)
 
     def ours(self) -> list[str]:
-        return _named(self._system, SYSTEMD_DIR, SYSTEMD_PREFIX, ".network")
+        found = _named(self._system, SYSTEMD_DIR, SYSTEMD_PREFIX, ".network")
+        return found + _named(self._system, SYSTEMD_DIR, SYSTEMD_PREFIX, ".netdev")
 
     def is_running(self) -> bool:
         return running(self._system, NETWORKD)
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
-        _reload_networkd(self._system, [(each, self._path(each)) for each in kept], changed, timeout)
+        files = [(each.netdev, self.netdev_file(each.netdev)) for each in kept if each.part.kind]
+        networkd_reload.announce(self._system, [each for each in files if each[1] in changed])
+        networkd_reload.reload(self._system, [(each, self._path(each)) for each in kept], changed, timeout)
 
     def warnings(self) -> list[str]:
         if not running(self._system, NETWORK_MANAGER):
@@ -169,6 +185,7 @@ class Networkd(Backend):
         ]
 
     def replaced(self, each: Kept, facts: Facts) -> list[Section]:
+        foreign_netdevs.check_netdev_files(self._system, each)
         return foreign_files.networkd(self._system, each, facts, self._path(each))
 
     def _path(self, each: Kept) -> str:
@@ -179,14 +196,31 @@ def _network_text(each: Kept) -> str:
     port = each.port
     # a rail never delays the boot
     link = (["MTUBytes=%d" % port.mtu] if port.mtu else []) + ["RequiredForOnline=no"]
-    network = ["Description=Rail %s" % port.rail, "DHCP=no", "IPv6AcceptRA=no"]
+    network = ["Description=%s" % each.description, "DHCP=no", "IPv6AcceptRA=no"]
+    network += ["LinkLocalAddressing=no"] if each.has_no_address else []
     network += _network_lines()
+    network += ["Bond=%s" % each.part.master] if each.part.master else []
+    network += ["PrimarySlave=yes"] if each.part.is_primary else []
+    network += ["VLAN=%s" % name for name in each.part.vlans]
     network += ["Address=%s" % side.address for side in port.sides]
     sections = [("Match", ["Name=%s" % each.netdev]), ("Link", link), ("Network", network)]
     sections += [("Route", _route_lines(route)) for route in port_observed.port_routes(port, 0)]
     for side in each.sides_with_rules:
         sections += _rule_sections(each, side, ("From=%s" % side.address.ip, "OutgoingInterface=%s" % each.netdev))
     return ini([*sections, *each.sections])
+
+
+def _netdev_text(each: Kept) -> str:
+    part = each.part
+    device = ["Description=%s" % each.description, "Name=%s" % each.netdev, "Kind=%s" % part.kind]
+    if not part.bond:
+        return ini([("NetDev", device), ("VLAN", ["Id=%s" % part.vlan])])
+    device += ["MACAddress=%s" % each.mac] if each.mac else []
+    lines = ["Mode=%s" % part.bond.mode, "MIIMonitorSec=%dms" % MIIMON]
+    lines += ["TransmitHashPolicy=%s" % part.bond.hash_policy] if part.bond.hash_policy else []
+    lines += ["LACPTransmitRate=%s" % part.bond.lacp_rate] if part.bond.lacp_rate else []
+    lines += ["MinLinks=%d" % part.bond.min_links] if part.bond.min_links is not None else []
+    return ini([("NetDev", device), ("Bond", lines)])
 
 
 def _route_lines(route: Route) -> list[str]:
@@ -207,90 +241,18 @@ def _rule_sections(each: Kept, side: Side, selectors: t.Sequence[str]) -> list[t
     return [("RoutingPolicyRule", [selector] + common) for selector in selectors]
 
 
-def _reload_networkd(
-    system: System, wanted: t.Sequence[tuple[Kept, str]], changed: t.Collection[str], timeout: float
-) -> None:
-    """Reload, and wait until systemd-networkd has configured each link from its file. A failed link is retried once.
-
-    :param wanted: (rail port, path of its file).
-    :raises RailyardError: if it uses another file for a link, or does not configure it.
-    """
-    reload_time = time.clock_gettime_ns(CLOCK_OF_FILES)
-    # 'reload' reconfigures only the links whose files changed: the management path is not among them
-    system.check(["networkctl", "reload"], "see 'journalctl -u systemd-networkd' for what is wrong with the files")
-    start = time.monotonic()
-    deadline = start + timeout
-    for each, path in wanted:
-        if each.ifindex is None:
-            continue
-        # 'reload' returns before networkd configures the links: an older state belongs to the former file
-        start_deadline = start + BEGUN if path in changed else start
-        while system.modified(_networkd_file(each)) < reload_time and time.monotonic() < start_deadline:
-            time.sleep(0.05)
-        used, link_state = _networkd_settled(system, each, path, deadline, SETTLED)
-        if used == path and link_state == GAVE_UP:
-            # the reason is often temporary, such as a kernel that is busy with the card's virtual functions
-            system.run(["networkctl", "reconfigure", each.netdev])
-            used, link_state = _networkd_settled(
-                system, each, path, max(deadline, time.monotonic() + RETRY), (CONFIGURED,)
-            )
-        if used != path:
-            raise RailyardError(
-                "systemd-networkd uses %s for %s" % (used or "no file", each.netdev),
-                path,
-                "remove that file or make it match fewer interfaces"
-                if used
-                else "see 'networkctl status %s'" % each.netdev,
-            )
-        if link_state != CONFIGURED and not _waits_for_carrier(system, each, link_state):
-            raise RailyardError(
-                "systemd-networkd reports %s as %r%s" % (each.netdev, link_state, _networkd_error(system, each.netdev)),
-                path,
-                "see 'journalctl -u systemd-networkd' for the reason",
-            )
-
-
-def _networkd_settled(
-    system: System, each: Kept, path: str, deadline: float, settled: t.Sequence[str]
-) -> tuple[str, str]:
-    """Wait for one of the states ``settled``. Return the file that systemd-networkd uses for a link, and the state."""
-    while True:
-        state = foreign_files.variables(system, _networkd_file(each))
-        used, link_state = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
-        settled_now = used == path and (link_state in settled or _waits_for_carrier(system, each, link_state))
-        if settled_now or time.monotonic() >= deadline:
-            return used, link_state
-        time.sleep(0.1)
-
-
-def _networkd_error(system: System, netdev: str) -> str:
-    """Return systemd-networkd's last error about a link in parentheses, to append to a message; empty if unknown."""
-    lines = system.run(["journalctl", "-b", "-u", NETWORKD, "-n", "200", "-o", "cat", "--no-pager"]).out.splitlines()
-    messages = [line.partition(": ")[2] for line in lines if line.startswith(netdev + ": ")]
-    error_texts = [text for text in messages if text.startswith(("Could not", "Failed"))]
-    return " (%s)" % error_texts[-1] if error_texts else ""
-
-
-def _waits_for_carrier(system: System, each: Kept, link_state: str) -> bool:
-    """Return whether a link waits for its carrier, without which duplicate IPv6 addresses cannot be detected."""
-    carrier = system.read("/sys/class/net/%s/carrier" % each.netdev)
-    return link_state == "configuring" and each.port.side(6) is not None and carrier == "0"
-
-
-def _networkd_file(each: Kept) -> str:
-    """Return the path of systemd-networkd's state file of a link, which it replaces when the state changes."""
-    return foreign_files.NETWORK_STATE % (each.ifindex or 0)
-
-
 class Netplan(Backend):
     """netplan over systemd-networkd: one YAML file, and one drop-in per rail for settings missing in netplan."""
 
     name = "netplan"
+    # bonds and VLANs of the desired files
+    _stacked: t.Sequence[Kept] = ()
 
     def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
         if not kept:
             return {}
-        files = {NETPLAN_FILE: File(_netplan_text(kept), 0o600)}
+        self._stacked = [each for each in kept if each.part.kind]
+        files = {NETPLAN_FILE: File(netplan_text.text(kept), 0o600)}
         for each in kept:
             files[netplan_output.drop_in_path(each.netdev)] = File(_drop_in_text(each), 0o644)
         return files
@@ -307,29 +269,51 @@ class Netplan(Backend):
     def check(self, path: str, text: str) -> None:
         if path != NETPLAN_FILE:
             return
+        self._generated(text, ())
+        # netplan merges what several files describe
+        paths = {netplan_output.generated_path(each.netdev, ".netdev"): each for each in self._stacked}
+        for generated in self._generated(None, paths) if paths else ():
+            raise foreign_netdevs.refusal(paths[generated], os.path.dirname(NETPLAN_FILE))
+
+    def _generated(self, text: str | None, paths: t.Iterable[str]) -> dict[str, str]:
+        """Return the texts of files that netplan generates with this text of Railyard's file, or without the file."""
         system = self._system
         root = tempfile.mkdtemp(prefix="railyard-")
         try:
             scratch = System(root)
             for directory in NETPLAN_DIRS:
                 for other in _named(system, directory, "", ".yaml"):
-                    scratch.write_file(other, system.read_bytes(other) or b"", 0o600)
-            scratch.write_file(NETPLAN_FILE, text, 0o600)
+                    if other != NETPLAN_FILE:
+                        scratch.write_file(other, system.read_bytes(other) or b"", 0o600)
+            if text is not None:
+                scratch.write_file(NETPLAN_FILE, text, 0o600)
             system.check(
                 ["netplan", "generate", "--root-dir", root],
                 "correct the file that netplan names, or the fabric file; nothing was changed",
             )
+            texts = {path: scratch.read_file(path) for path in paths}
         finally:
             shutil.rmtree(root, ignore_errors=True)
+        return {path: text for path, text in texts.items() if text is not None}
+
+    def load_netdevs(self, created: t.Sequence[Kept], files: t.Mapping[str, File]) -> None:
+        paths = [netplan_output.generated_path(each.netdev, ".netdev") for each in created]
+        for path, text in self._generated(files[NETPLAN_FILE].text, paths).items():
+            self._system.write_file(path, text, 0o644)
+        networkd_reload.load_netdevs(self._system, created)
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         # not 'netplan apply', which would reconfigure the management path too
         unread = {*netplan_output.generate(self._system), *changed}
+        netdevs = [
+            (each.netdev, netplan_output.generated_path(each.netdev, ".netdev")) for each in kept if each.part.kind
+        ]
+        networkd_reload.announce(self._system, [each for each in netdevs if each[1] in unread])
         generated = [(each, netplan_output.generated_path(each.netdev)) for each in kept]
         to_configure = [
             path for each, path in generated if not unread.isdisjoint((path, netplan_output.drop_in_path(each.netdev)))
         ]
-        _reload_networkd(self._system, generated, to_configure, timeout)
+        networkd_reload.reload(self._system, generated, to_configure, timeout)
 
 
 def _drop_in_text(each: Kept) -> str:
@@ -337,33 +321,6 @@ def _drop_in_text(each: Kept) -> str:
     for side in each.sides_with_rules:
         sections += _rule_sections(each, side, ("OutgoingInterface=%s" % each.netdev,))
     return ini([*sections, *each.sections])
-
-
-def _netplan_text(kept: t.Sequence[Kept]) -> str:
-    lines = [HEAD, "network:", "  version: 2", "  ethernets:"]
-    for each in kept:
-        port = each.port
-        lines += ["    %s:" % each.netdev, "      optional: true", "      dhcp4: false", "      dhcp6: false"]
-        lines += ["      accept-ra: false"]
-        lines += ["      mtu: %d" % port.mtu] if port.mtu else []
-        addresses = ", ".join("'%s'" % side.address for side in port.sides)
-        lines += ["      addresses: [%s]" % addresses] if addresses else []
-        routes = port_observed.port_routes(port, 0)
-        lines += ["      routes:"] if routes else []
-        lines += ["        - {%s}" % ", ".join(_netplan_route(route)) for route in routes]
-        lines += ["      routing-policy:"] if each.sides_with_rules else []
-        for side in each.sides_with_rules:
-            rule = "        - {from: '%s', table: %d, priority: %d}"
-            lines += [rule % (side.source, port.table or 0, port.priority or 0)]
-    return "\n".join(lines) + "\n"
-
-
-def _netplan_route(route: Route) -> list[str]:
-    parts = ["to: '%s'" % route.destination]
-    # netplan requires this scope for a route without a gateway
-    parts += ["via: '%s'" % route.gateway] if route.gateway else ["scope: link"]
-    parts += ["from: '%s'" % route.source] if route.source else []
-    return parts + ["table: %d" % route.table]
 
 
 class NetworkManager(Backend):
@@ -385,15 +342,27 @@ class NetworkManager(Backend):
         system = self._system
         remedy = "see 'journalctl -u NetworkManager' for the reason"
         system.check(["nmcli", "connection", "reload"], remedy)
-        for each in kept:
+        again: set[str] = set()
+        # a bond before its members, and both before VLANs
+        for each in sorted(kept, key=lambda each: (1, 0, 2)[each.part.depth] if each.port.part else 1):
             if each.ifindex is None:
                 continue
             name = NM_PREFIX + each.port.rail
             current = system.run(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", each.netdev]).out.strip()
-            command = ["device", "reapply", each.netdev] if current == name else ["connection", "up", "id", name]
-            system.check(["nmcli", "--wait", "%d" % max(1, round(timeout))] + command, remedy, timeout + 10)
+            activated = current == name and each.part.master not in again
+            if activated and each.port.part and self._path(each) not in changed:
+                continue
+            command = ["nmcli", "--wait", "%d" % max(1, round(timeout))]
+            up, reapply = command + ["connection", "up", "id", name], command + ["device", "reapply", each.netdev]
+            if activated and not each.part.kind:
+                system.check(reapply, remedy, timeout + 10)
+            elif not activated or system.run(reapply, timeout + 10).rc:
+                # some options of bonds cannot be applied to an active profile; its members are released
+                system.check(up, remedy, timeout + 10)
+                again.add(each.netdev)
 
     def replaced(self, each: Kept, facts: Facts) -> list[Section]:
+        foreign_netdevs.check_profiles(self._system, each)
         foreign_files.network_manager(self._system, each, facts)
         return []
 

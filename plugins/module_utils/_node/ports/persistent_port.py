@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_spec import LOWER_PREFIX, Part
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Side
 
 HEAD = "# Written by railyard.fabric.rail_ports, which replaces it at its next run: change the fabric file instead."
@@ -29,7 +30,7 @@ class Kept(t.NamedTuple):
     """A persistent rail port, with its netdev name at the next boot. ``ifindex``: None until it has that name.
 
     ``sections``, ``link``: sections of a ``.network`` file and lines of a ``.link`` file of other programs, which
-    Railyard's files replace and therefore repeat.
+    Railyard's files replace and therefore repeat. ``mac``: the hardware address of a bond.
     """
 
     port: Port
@@ -38,6 +39,23 @@ class Kept(t.NamedTuple):
     infiniband: bool
     sections: tuple[Section, ...] = ()
     link: tuple[str, ...] = ()
+    mac: str | None = None
+
+    @property
+    def part(self) -> Part:
+        """The place of the interface among those that are built on each other; of others, that of a function."""
+        return self.port.part or Part(0)
+
+    @property
+    def description(self) -> str:
+        if not self.port.rail.startswith(LOWER_PREFIX):
+            return "Rail %s" % self.port.rail
+        return "Member of %s" % self.part.master if self.part.master else "Below rail ports"
+
+    @property
+    def has_no_address(self) -> bool:
+        """Whether it is only below rail ports, so that it gets no address, not even a link-local one."""
+        return self.port.rail.startswith(LOWER_PREFIX)
 
     @property
     def sides_with_rules(self) -> list[Side]:

@@ -31,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Rule,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_settings import Foreign
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_changes import LowerLinks
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import (
     KERNEL_METRIC,
     SYSCTL_6,
@@ -77,7 +78,7 @@ class Plan:
         self._state = observed
         self._disturbed = disturbed
         self._tried = tried
-        # links that are set down for renaming, which removes their routes
+        # links that are set down for renaming or for changes of a bond, which removes their routes
         self._downed: set[int] = set()
         # links whose last IPv4 address is removed, and with it their IPv4 routes
         self._emptied: set[int] = set()
@@ -85,6 +86,7 @@ class Plan:
         self._former = former
         self._old = self.staying(former)
         self._foreign = Foreign(system, rtnl, observed, self.staying(wanted), self._old)
+        self.lower = LowerLinks(system, rtnl, observed, self._foreign, self._change)
         self.changes: list[Change] = []
         self.errors: list[RailyardError] = []
         self.warnings: list[str] = []
@@ -96,13 +98,18 @@ class Plan:
         """Return the interface of each port. A port that cannot be found or named becomes an error."""
         found: dict[int, tuple[Port, Link]] = {}
         for port in ports:
-            link, problem = find(self._system, port, self._state)
+            if port.part and port.part.kind:
+                link, problem = self.lower.find(port, port.part), None
+            else:
+                link, problem = find(self._system, port, self._state)
+            if link:
+                self.lower.add(Target(port, link, link.name))
             if problem:
                 self.errors.append(problem)
             elif link and found.setdefault(link.ifindex, (port, link))[0] is not port:
                 other = found[link.ifindex][0]
                 key = "pci" if port.pci else "netdev"
-                message = "%s is also the interface of %s (%s)" % (link.name, other.place, other.rail)
+                message = "%s is also the interface of %s (%s)" % (link.name, other.place, other.label)
                 self.errors.append(RailyardError(message, at(port, key), "give each rail port its own"))
         renamed = self._links_to_rename(found)
         self._rename({index: found[index] for index in renamed})
@@ -142,7 +149,7 @@ class Plan:
         for index, why in sorted(waiting.items()):
             port, link = found[index]
             text = "%s: %s becomes %s at the next boot, not now: %s"
-            self.reboot_reasons.append(text % (port.rail, link.name, port.netdev, why))
+            self.reboot_reasons.append(text % (port.label, link.name, port.netdev, why))
         return renamed
 
     def _holder(self, name: str, except_index: int) -> Link | None:
@@ -180,6 +187,7 @@ class Plan:
     def check(self, targets: t.Sequence[Target]) -> None:
         """Find settings that the kernel or the driver would refuse, and settings of other programs."""
         leaving = self._leaving(targets)
+        self.lower.check(targets)
         for target in targets:
             port, link, _name = target
             self.warnings += self._foreign.warnings(target)
@@ -193,11 +201,11 @@ class Plan:
             self._check_main_routes(port, link)
 
     def _check_side(self, port: Port, link: Link, side: Side, leaving: t.Container[tuple[int, Interface]]) -> None:
-        if side.version == 6 and sysctl.read(self._system, link.name, "disable_ipv6", "ipv6") != "0":
+        if side.version == 6 and sysctl.read(self._system, _conf(link), "disable_ipv6", "ipv6") != "0":
             message = "IPv6 is switched off for %s" % link.name
             remedy = "switch it on (ipv6.disable on the kernel command line, disable_ipv6)"
             self.errors.append(Unsupported(message, at(port, side.key), remedy))
-        if side.version == 6 and port.mtu is None and link.mtu < MTU_LEAST_6:
+        if side.version == 6 and port.mtu is None and 0 < link.mtu < MTU_LEAST_6:
             message = "the MTU of %s is %d, and IPv6 needs %d" % (link.name, link.mtu, MTU_LEAST_6)
             self.errors.append(Unsupported(message, at(port, side.key), "plan an MTU"))
         for other in self._state.addresses:
@@ -223,11 +231,11 @@ class Plan:
                     self.errors.append(RailyardError(message, at(port, "routes[%d].to" % number), remedy))
 
     def _check_sysctl(self, port: Port, link: Link, key: str, value: str) -> None:
-        if sysctl.read(self._system, link.name, key) is None:
+        if sysctl.read(self._system, _conf(link), key) is None:
             message = "the kernel has no net.ipv4.conf.%s.%s" % (link.name, key)
             self.errors.append(Unsupported(message, at(port, "sysctl"), "leave it out of the plan"))
             return
-        effective = sysctl.effective(self._system, link.name, key, value)
+        effective = sysctl.effective(self._system, _conf(link), key, value)
         if str(effective) == value:
             return
         message = "net.ipv4.conf.all.%s is %s, and the kernel takes the larger: %s planned would have no effect"
@@ -241,32 +249,52 @@ class Plan:
 
     # -- planning changes --------------------------------------------------------------------------------------------
 
+    def remove_links(self, targets: t.Sequence[Target]) -> None:
+        """Plan the removal of bonds, VLANs and members that are not planned."""
+        self.lower.remove()
+        self.lower.plan_members(targets)
+        self._downed |= self.lower.set_down(targets)
+
     def link_changes(self, targets: t.Sequence[Target]) -> None:
-        """Plan MTU, link state and sysctls, which must be set before addresses are added."""
-        for port, link, name in targets:
-            if port.mtu is not None and port.mtu != link.mtu:
-                self._change(name, "mtu", link.mtu, port.mtu, self._disturbing_change(link, mtu=port.mtu))
-            if not link.up or link.ifindex in self._downed:
+        """Plan bonds, VLANs, MTU, link state and sysctls, which must be set before addresses are added."""
+        # the MTU of a VLAN is at most that of its parent, and the members of a bond have that of the bond
+        lowered = [target for target in reversed(targets) if self.lower.shrinks(target)]
+        for port, link, name in lowered:
+            self._change(name, "mtu", link.mtu, port.mtu, self._disturbing_change(link, mtu=port.mtu))
+        for target in targets:
+            port, link, name = target
+            self.lower.create(target, self._note_disturbed)
+            added = self.lower.is_added(target)
+            mtu = None if link.ifindex in self.lower.released else link.mtu
+            by_kernel = added or link.ifindex < 0 or self.lower.follows_bond(target, targets)
+            if port.mtu is not None and port.mtu != mtu and not by_kernel and target not in lowered:
+                self._change(name, "mtu", mtu, port.mtu, self._disturbing_change(link, mtu=port.mtu))
+            if added:
+                pass  # the kernel sets it up
+            elif not link.up or link.ifindex in self._downed:
                 self._change(name, "state", "down", "up", self._disturbing_change(link, up=True))
             elif self._system.read("/sys/class/net/%s/carrier" % link.name) != "1":
                 text = "%s (%s) has no carrier: see its cable and the switch port"
-                self.warnings.append(text % (link.name, port.rail))
+                self.warnings.append(text % (link.name, port.label))
             wanted = [("ipv4", key, value) for key, value in sorted(port.sysctl.items())]
             for key, value in sorted(SYSCTL_6.items()):
-                if sysctl.read(self._system, link.name, key, "ipv6") is not None:
+                if sysctl.read(self._system, _conf(link), key, "ipv6") is not None:
                     wanted.append(("ipv6", key, value))
             for family, key, value in wanted:
-                before = sysctl.read(self._system, link.name, key, family)
+                before = sysctl.read(self._system, _conf(link), key, family)
                 if before != value:
                     act = partial(sysctl.write, self._system, name, key, value, family)
                     self._change(name, "%s.%s" % (family, key), before, value, act)
 
     def _disturbing_change(self, link: Link, mtu: int | None = None, up: bool | None = None) -> t.Callable[[], None]:
         def act() -> None:
-            self._rtnl.set_link(link.ifindex, mtu=mtu, up=up)
-            self._disturbed.add(link.ifindex)
+            self._rtnl.set_link(self.lower.index(link.ifindex), mtu=mtu, up=up)
+            self._note_disturbed(link)
 
         return act
+
+    def _note_disturbed(self, link: Link) -> None:
+        self._disturbed.add(self.lower.index(link.ifindex))
 
     def staying(self, ports: t.Sequence[Port]) -> list[Target]:
         """Return the targets of ports that are not renamed, without ports that have no interface."""
@@ -327,7 +355,7 @@ class Plan:
         for address in self._state.addresses:
             target = wanted.get(address.ifindex)
             planned = [side.address for side in target.port.sides] if target else []
-            if address.interface in planned:
+            if address.interface in planned or address.ifindex in self.lower.removed:
                 continue
             wrong_prefix = any(each.ip == address.interface.ip for each in planned)
             if wrong_prefix or (address.ifindex, address.interface) in leaving:
@@ -408,16 +436,21 @@ class Plan:
 
     def _adding_change(self, link: Link, address: Interface, readd: bool = False) -> t.Callable[[], None]:
         def act() -> None:
+            ifindex = self.lower.index(link.ifindex)
             if readd:
-                self._rtnl.delete_address(link.ifindex, address)
-            self._rtnl.add_address(link.ifindex, address)
+                self._rtnl.delete_address(ifindex, address)
+            self._rtnl.add_address(ifindex, address)
             if address.version == 6:
-                self._tried.add((link.ifindex, address))
+                self._tried.add((ifindex, address))
 
         return act
 
     def _add_route(self, target: Target, route: Route) -> None:
-        act = partial(add_route, self._rtnl, target, route)
+        def act() -> None:
+            ifindex = self.lower.index(target.link.ifindex)
+            made = target._replace(link=target.link._replace(ifindex=ifindex))
+            add_route(self._rtnl, made, route._replace(oif=ifindex))
+
         self._change(target.name, route_name(route), None, str(route), act, ROUTE)
 
     def _routes(self) -> list[Route]:
@@ -455,3 +488,8 @@ class Plan:
                 ) from None
 
         self.changes.append(Change(subject, attribute, before, after, checked, kind, port))
+
+
+def _conf(link: Link) -> str:
+    """Return the name of an interface's sysctls; of one that does not exist yet, those with which it begins."""
+    return link.name if link.ifindex > 0 else "default"

@@ -78,7 +78,7 @@ class Target(t.NamedTuple):
 
 def at(port: Port, key: str) -> str:
     """Return the place of a port's option, for errors."""
-    return "%s.%s (%s)" % (port.place, key, port.rail)
+    return "%s.%s (%s)" % (port.place, key, port.label)
 
 
 def find(system: System, port: Port, observed: Seen) -> tuple[Link | None, RailyardError | None]:

@@ -21,6 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Interface,
     Network,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import lower_spec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_spec import Lower, Part
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import RAIL_PORTS
 
@@ -54,6 +56,7 @@ PORT_SPEC = {
     "rule_priority": {"type": "int"},
     "routes": {"type": "list", "elements": "dict", "options": ROUTE_SPEC, "default": []},
     "sysctl": {"type": "dict", "default": {}},
+    "lower": {"type": "dict", "options": lower_spec.LOWER_SPEC},
 }
 
 SPEC: dict[str, t.Any] = {
@@ -88,7 +91,10 @@ class Side(t.NamedTuple):
 
 
 class Port(t.NamedTuple):
-    """One desired rail port. ``place``: the place of its options. ``sysctl``: values in the format of procfs."""
+    """One desired rail port. ``place``: the place of its options. ``sysctl``: values in the format of procfs.
+
+    ``lower``: what is below its interface; None if this is a function's own. ``part``: set by :mod:`.lower_parts`.
+    """
 
     place: str
     rail: str
@@ -103,6 +109,13 @@ class Port(t.NamedTuple):
     address6: Interface | None = None
     gateway6: IP | None = None
     routes: tuple[RouteSpec, ...] = ()
+    lower: Lower | None = None
+    part: Part | None = None
+
+    @property
+    def label(self) -> str:
+        """The rail for messages; of an interface that is only below rail ports, the first of their rails."""
+        return (self.part.rail if self.part else "") or self.rail
 
     @property
     def sides(self) -> list[Side]:
@@ -115,8 +128,8 @@ class Port(t.NamedTuple):
         return next((side for side in self.sides if side.version == version), None)
 
     def as_options(self) -> dict[str, t.Any]:
-        """Return the port in the shape of the module's option."""
-        return {
+        """Return the port in the shape of the module's option; ``lower`` only if it has one."""
+        options = {
             "rail": self.rail,
             "pci": self.pci,
             "netdev": self.netdev,
@@ -130,6 +143,7 @@ class Port(t.NamedTuple):
             "routes": [route.as_options() for route in self.routes],
             "sysctl": {key: int(value) for key, value in self.sysctl.items()},
         }
+        return dict(options, lower=self.lower.as_options()) if self.lower else options
 
 
 def read_ports(options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
@@ -203,8 +217,13 @@ def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardEr
     if option.get("table") is not None and option.get("rule_priority") is None:
         wrong("rule_priority", "table %d has no rule that leads to it" % option["table"], "plan a rule_priority")
     sysctl = _sysctl(option.get("sysctl") or {}, wrong)
+    lower = None
+    if option.get("lower"):
+        lower = lower_spec.read(option["lower"], place + ".lower", netdev, errors)
+        if pci:
+            wrong("pci", "%s is below the interface" % pci, "give it in lower.functions")
     port = Port(place, rail, pci, netdev, mtu, address, gateway, table, priority, sysctl, address6, gateway6)
-    return port._replace(routes=_routes(option, port, wrong))
+    return port._replace(routes=_routes(option, port, wrong), lower=lower)
 
 
 def _routes(option: t.Mapping[str, t.Any], port: Port, wrong: Wrong) -> tuple[RouteSpec, ...]:
@@ -329,18 +348,20 @@ class Record(t.NamedTuple):
     """The settings of earlier runs: the present ``ports``, and ``former`` ones that a run was removing.
 
     ``done`` is false from before a run's first change until after its last, so a record with false is of an interrupted
-    run.
+    run. ``made``: the names of the bonds and VLANs that Railyard made, and may remove.
     """
 
     ports: list[Port]
     former: list[Port]
     done: bool
+    made: tuple[str, ...] = ()
 
     def text(self) -> str:
         document = {
             "ports": [port.as_options() for port in self.ports],
             "former": [port.as_options() for port in self.former],
             "done": self.done,
+            **({"made": list(self.made)} if self.made else {}),
         }
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
@@ -355,6 +376,7 @@ class Record(t.NamedTuple):
             errors: list[RailyardError] = []
             ports = [read_port(option, RECORD, errors) for option in document["ports"]]
             former = [read_port(option, RECORD, errors) for option in document["former"]]
-            return cls(ports, former, bool(document["done"]))
+            made = tuple(str(name) for name in document.get("made", ()))
+            return cls(ports, former, bool(document["done"]), made)
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls([], [], False)

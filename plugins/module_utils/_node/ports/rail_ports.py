@@ -32,13 +32,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
     foreign_files,
+    foreign_netdevs,
+    lower_parts,
     netplan_output,
     network_files,
     port_guard,
     port_observed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_changes import LowerLinks
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_observed import observed_lower
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import File, Kept
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_changes import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
@@ -101,6 +105,7 @@ class RailPorts(Subsystem):
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailPorts:
         """Return the subsystem for the module's options. Raises all errors together."""
         ports = read_ports(options.get("ports") or [])
+        lower_parts.check(ports)
         if options["state"] == "present" and not ports:
             raise RailyardError("no rail port is given", "ports", "to take all away again, set state to absent")
         return cls(system, ports, options["state"], options["backend"], options["persist"], float(options["timeout"]))
@@ -156,6 +161,7 @@ class RailPorts(Subsystem):
             priority=rule.priority if rule else None,
             routes=(),
             sysctl={key: value for key, value in read.items() if value is not None},
+            lower=observed_lower(self._system, port.lower, link, observed) if port.lower else None,
         )
         return live._replace(routes=_in_planned_order(port, _additional_routes(live, link, observed))).as_options()
 
@@ -194,31 +200,38 @@ class RailPorts(Subsystem):
             rails = {port.rail for port in self._ports or former}
             wanted = [port for port in record.ports if port.rail not in rails]
             former = [port for port in former if port.rail in rails] + self._ports
+        rail_ports = list(wanted)
         held = {port.rail: observed.held[port.pci] for port in wanted if port.pci in observed.held}
         # a port in a pod is neither missing nor removed: its routes were moved with it, and its files restore them
         former = [port for port in former if port.rail not in held]
         recorded = [port for port in wanted if port.rail not in held]
+        wanted, former, recorded = (
+            lower_parts.of_node(self._system, ports, observed) for ports in (wanted, former, recorded)
+        )
         plan = Plan(self._system, self._rtnl, observed, self._disturbed, self._tried, wanted, former)
         targets = plan.staying(wanted) if absent else plan.targets(recorded)
+        for target in targets if absent else ():
+            plan.lower.add(target)
+        plan.lower.plan_removals(targets)
         plan.errors += port_guard.refusals(self._system, observed, [] if absent else targets, former)
         if not absent:
             plan.check(targets)
         if absent and not (record.ports or record.former):
             self._check_recordless(record, plan)
-        raise_all(plan.errors)
+        raise_all(plan.errors + plan.lower.errors)
         backend = self._choose_backend(wanted)
         held_ports = [port for port in wanted if port.rail in held]
         ignored_warnings = [
             vf_holders.not_changed(port.rail, str(port.pci), held[port.rail].why) for port in held_ports
         ]
-        kept = self._kept(backend, wanted, targets, held)
+        kept = self._kept(backend, wanted, targets, held, plan.lower)
         self._plan_live(plan, targets)
         # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
         ignored_warnings += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
         replaced = [text for each in kept for text in foreign_files.warnings(each)]
         self._warn(plan.warnings + backend.warnings() + ignored_warnings + replaced)
-        staying = self._staying(record, wanted)
+        staying = self._staying(record, rail_ports)
         reasons = plan.reboot_reasons + [each.text for each in staying if absent]
         self._results = {
             "backend": backend.name,
@@ -226,20 +239,32 @@ class RailPorts(Subsystem):
             "reboot_reasons": reasons,
             "held": [{"rail": port.rail, "pci": port.pci, "by": held[port.rail].why} for port in held_ports],
         }
-        files = self._file_changes(backend, kept) if (self._persist or absent) and not nameless else []
+        texts = dict(network_files.common_files(kept), **backend.files(kept))
+        files = self._file_changes(backend, texts) if (self._persist or absent) and not nameless else []
+        created = [each for each in kept if each.netdev in plan.lower.created(targets)] if files else []
 
         def load() -> None:
             # reports duplicates first, because the back-end would only report that the link is not configured
             self._check_duplicates(targets)
-            backend.load(kept, [change.subject for change in files], self._timeout)
+            present = [each._replace(ifindex=plan.lower.index(each.ifindex or 0) or None) for each in kept]
+            backend.load(present, [change.subject for change in files], self._timeout)
             self._await_live([each.port for each in targets], former)
 
         loaded = [Change(backend.name, "loaded", False, True, load, STEP)] if backend.is_running() else []
+        first = {backend.netdev_file(each.netdev) for each in created}
+        live = [change for change in files if change.subject in first]
+        if created and loaded:
+            act = partial(backend.load_netdevs, created, texts)
+            live.append(Change(backend.name, "netdevs loaded", False, True, act, STEP))
+        files = [change for change in files if change.subject not in first]
         # settings of a held port are removed when it is back
         before = {port.rail: port for port in record.ports if port.rail in held}
-        kept_ports = [before.get(port.rail, port) for port in wanted if port.rail not in held or port.rail in before]
+        kept_ports = [
+            before.get(port.rail, port) for port in rail_ports if port.rail not in held or port.rail in before
+        ]
         # recorded first, because it is derived from the record
-        return self._until_boot.keep(staying) + self._with_record(record, kept_ports, plan.changes, files, loaded)
+        closed = Record(kept_ports, [], True, plan.lower.made(targets))
+        return self._until_boot.keep(staying) + self._with_record(record, closed, live + plan.changes, files, loaded)
 
     def _staying(self, record: Record, wanted: t.Sequence[Port]) -> list[Staying]:
         """Return the rails whose ports were removed. Settings without a known former value stay live until the boot."""
@@ -260,6 +285,7 @@ class RailPorts(Subsystem):
 
     def _plan_live(self, plan: Plan, targets: t.Sequence[Target]) -> None:
         """Plan the live changes. ``targets``: the desired ports, or with state absent those that stay."""
+        plan.remove_links(targets)
         if self._state != "absent":
             plan.link_changes(targets)
         plan.remove(targets)
@@ -275,7 +301,9 @@ class RailPorts(Subsystem):
         deadline = time.monotonic() + self._timeout
         while time.monotonic() < deadline:
             plan = Plan(self._system, self._rtnl, self.observe(), set(), set(), wanted, former)
-            self._plan_live(plan, plan.targets(wanted))
+            targets = plan.targets(wanted)
+            plan.lower.plan_removals(targets)
+            self._plan_live(plan, targets)
             if not plan.changes:
                 return
             time.sleep(0.2)
@@ -288,7 +316,9 @@ class RailPorts(Subsystem):
                 [
                     error
                     for each in targets
-                    for error in port_observed.duplicates(each.port, each.link, observed, self._tried)
+                    for error in port_observed.duplicates(
+                        each.port, observed.named(each.name) or each.link, observed, self._tried
+                    )
                 ]
             )
 
@@ -311,6 +341,7 @@ class RailPorts(Subsystem):
         wanted: t.Sequence[Port],
         targets: t.Sequence[Target],
         held: t.Mapping[str, vf_holders.Moved],
+        lower: LowerLinks,
     ) -> list[Kept]:
         """Return the persistent ports with the settings of other programs' files that Railyard's replace.
 
@@ -330,10 +361,15 @@ class RailPorts(Subsystem):
                 pci_functions.is_infiniband(self._system, port.pci) if kind is None else kind == ARPHRD_INFINIBAND
             )
             ifindex = target.link.ifindex if target and target.name == netdev else None
-            each = Kept(port, netdev, ifindex, infiniband)
+            mac = lower.mac(target) if target else None
+            if port.part and port.part.bond and not mac:
+                # its functions are not there
+                continue
+            each = Kept(port, netdev, ifindex, infiniband, mac=mac)
             if self._persist or self._state == "absent":
                 facts = Facts.of(self._system, each, target.link if target else None, moved)
                 try:
+                    foreign_netdevs.check_ifupdown(self._system, each, facts)
                     link = foreign_files.link_lines(self._system, each, facts) if port.pci and port.netdev else []
                     each = each._replace(sections=tuple(backend.replaced(each, facts)), link=tuple(link))
                 except RailyardError as error:
@@ -342,9 +378,8 @@ class RailPorts(Subsystem):
         raise_all(errors)
         return kept
 
-    def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[Kept]) -> list[Change]:
+    def _file_changes(self, backend: network_files.Backend, files: t.Mapping[str, File]) -> list[Change]:
         system = self._system
-        files = dict(network_files.common_files(kept), **backend.files(kept))
         changes: list[Change] = []
         for path, file in sorted(files.items()):
             text, mode = system.read_file(path), system.mode(path)
@@ -367,34 +402,35 @@ class RailPorts(Subsystem):
     def _with_record(
         self,
         record: Record,
-        wanted: t.Sequence[Port],
+        closed: Record,
         live: t.Sequence[Change],
         files: t.Sequence[Change],
         loaded: t.Sequence[Change],
     ) -> list[Change]:
         """Return all changes in order. The record is opened before them and closed after them if a later run needs it.
 
+        :param closed: the record after them.
         :param loaded: the reload of the back-end, needed if files change or an earlier run was interrupted.
         """
         system = self._system
         recorded = [port.as_options() for port in record.ports]
-        wanted_options = [port.as_options() for port in wanted]
+        wanted_options = [port.as_options() for port in closed.ports]
         open_already = not record.done
-        if recorded == wanted_options and not files and not open_already:
+        if recorded == wanted_options and record.made == closed.made and not files and not open_already:
             return list(live)
         former = [port for port in record.ports + record.former if port.as_options() not in wanted_options]
-        opened, closed = Record(list(wanted), former, False), Record(list(wanted), [], True)
+        opened = Record(closed.ports, former, False, tuple(sorted({*record.made, *closed.made})))
         before: list[Change] = []
         if recorded != wanted_options:
             before.append(
                 Change(RECORD, "ports", recorded, wanted_options, lambda: system.write_file(RECORD, opened.text()))
             )
-        elif not open_already:
+        elif not open_already or record.made != opened.made:
             before.append(Change(RECORD, "done", True, False, lambda: system.write_file(RECORD, opened.text()), STEP))
         after = list(loaded) if files or open_already else []
 
         def close() -> None:
-            if wanted:
+            if closed.ports:
                 system.write_file(RECORD, closed.text())
             else:
                 system.forget_file(RECORD)

@@ -400,16 +400,17 @@ def probe_all(spec: Options, system: System, place: str, began: float) -> Row:
     """
     row: Row = {"results": [], "refused": "", "pod_results": [], "pod_refused": "", "others": []}
     child, read_end, write_end = 0, *os.pipe()
-    if spec.get("pod"):
-        child = os.fork()
-        if not child:
-            os.close(write_end)
-            _pod(spec, system, place, began, read_end)
-    own, row["refused"] = _listening(spec, spec, system, place, began) if spec["turns"] else (None, "")
-    system.write_file(
-        "%s/%s" % (place, probe_runs.LISTENS), json.dumps({"port": own.listener.port if own else None}), 0o600
-    )
+    own: Prober | None = None
     try:
+        if spec.get("pod"):
+            child = os.fork()
+            if not child:
+                os.close(write_end)
+                _pod(spec, system, place, began, read_end)
+        if spec["turns"]:
+            own, row["refused"] = _listening(spec, spec, system, place, began)
+        port = own.listener.port if own else None
+        system.write_file("%s/%s" % (place, probe_runs.LISTENS), json.dumps({"port": port}), 0o600)
         if own:
             _work(own, system, place)
             row.update(results=own.results, refused=_missing_program(spec, system) or own.refused)

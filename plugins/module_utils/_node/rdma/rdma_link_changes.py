@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
     ManagementPath,
+    lower_netdevs,
     netdev_pci,
 )
 
@@ -177,12 +178,29 @@ class LinkPlan:
         self._plan_delete(row, port)
 
     def _plan_hardware(self, port: Port) -> None:
-        pci = port_reference.function_of(self._system, port)
-        row = next((row for row in self._devices if row["type"] == HARDWARE and row["pci"] == pci), None)
-        if row is not None:
-            self._plan_name(row, port)
-        elif not self._is_moved(port, pci, "infiniband"):
-            raise self._not_visible(port, pci)
+        functions = self._functions(port)
+        rows = [row for row in self._devices if row["type"] == HARDWARE and row["pci"] in functions]
+        if len(rows) > 1 and len(functions) > 1:
+            names = ", ".join(sorted(row["name"] for row in rows))
+            raise RailyardError(
+                "the functions below %s have an RDMA device each (%s), and the bond has none" % (port.netdev, names),
+                port.place,
+                "see dmesg for the reason: the driver joins functions of one card, in the modes active-backup,"
+                " balance-xor and 802.3ad, and without VFs of the mode legacy",
+            )
+        if rows:
+            self._plan_name(rows[0], port)
+        elif not any(self._is_moved(port, pci, "infiniband") for pci in functions):
+            raise self._not_visible(port, functions[0])
+
+    def _functions(self, port: Port) -> list[str]:
+        """Return the port's PCI function, or those below its bond, of which any may have the RDMA device."""
+        if port.netdev and not port.pci and not netdev_pci(self._system, port.netdev):
+            below = [netdev_pci(self._system, name) for name in lower_netdevs(self._system, port.netdev)]
+            functions = [pci for pci in below if pci]
+            if functions:
+                return functions
+        return [port_reference.function_of(self._system, port)]
 
     def _is_moved(self, port: Port, pci: str | None, what: str) -> bool:
         """Return whether the port is in another network namespace. It is reported and not changed then."""
@@ -218,6 +236,13 @@ class LinkPlan:
             if self._is_moved(port, port.pci, "net"):
                 return
             raise
+        if port.type == "rxe" and "DEVTYPE=vlan" in (self._system.read("/sys/class/net/%s/uevent" % netdev) or ""):
+            below = next(iter(lower_netdevs(self._system, netdev)), "the interface below it")
+            raise Unsupported(
+                "%s is a VLAN, on which the kernel makes no rxe device" % netdev,
+                port.place + ".netdev",
+                "give %s: its device has the GIDs of the VLAN too" % below,
+            )
         row = next((row for row in self._devices if row["type"] == port.type and row["netdev"] == netdev), None)
         if row:
             self._plan_name(row, port)

@@ -119,12 +119,16 @@ def netdevs(system: System, pci: str) -> list[str]:
     for entry in system.listdir("%s/%s" % (DEVICES, pci)) if not names else []:
         if entry.startswith("virtio"):
             names += system.listdir("%s/%s/%s/net" % (DEVICES, pci, entry))
-    return [name for name in names if not _is_derived(system, "/sys/class/net/" + name)]
+    return [name for name in names if not _is_derived(system, name)]
+
+
+def is_representor(system: System, netdev: str) -> bool:
+    """Return whether a netdev represents a VF or SF in switchdev mode."""
+    return bool(REPRESENTOR.match(system.read("/sys/class/net/%s/phys_port_name" % netdev) or ""))
 
 
 def _is_derived(system: System, netdev: str) -> bool:
-    label = system.read(netdev + "/phys_port_name") or ""
-    return bool(REPRESENTOR.match(label) or system.read(netdev + "/parent"))
+    return is_representor(system, netdev) or bool(system.read("/sys/class/net/%s/parent" % netdev))
 
 
 def card_functions(system: System, pci: str) -> list[str]:

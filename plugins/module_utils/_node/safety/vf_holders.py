@@ -120,6 +120,19 @@ def moved(
     }
 
 
+def interfaces_on(
+    system: System, links: t.Mapping[int, str], look: Look = namespace_holders.look
+) -> dict[str, list[str]]:
+    """Return what is built on interfaces in other network namespaces, such as those of pods, by their names.
+
+    :param links: index of an interface -> its name.
+    """
+    held: dict[str, list[str]] = {name: [] for name in links.values()}
+    local_links = {index: (name, name) for index, name in links.items()}
+    _holders_elsewhere(system, held, {}, local_links, look, network_namespaces.sees_all())
+    return held
+
+
 def not_changed(port: str, pci: str, why: str) -> str:
     """Return the message about a port in another network namespace, which is not changed."""
     return "%s (%s) is not changed: %s. Remedy: to change it, run again after it is back" % (port, pci, why)

@@ -66,6 +66,17 @@ class PfState:
         return "%s (%s)" % (self.pci, self.netdev) if self.netdev else self.pci
 
     @property
+    def is_switchdev(self) -> bool:
+        """Whether the NIC's switch is in switchdev mode; only then its ports have the id of the switch."""
+        return bool(self.representors or self.system.read("/sys/class/net/%s/phys_switch_id" % self.netdev))
+
+    @property
+    def bond(self) -> str | None:
+        """The bond that its netdev is a member of."""
+        directory = "/sys/class/net/%s/" % self.netdev
+        return self.system.link_name(directory + "master") if self.system.exists(directory + "bonding_slave") else None
+
+    @property
     def link_layer(self) -> str:
         return vf_attributes.INFINIBAND if self.infiniband else vf_attributes.ETHERNET
 

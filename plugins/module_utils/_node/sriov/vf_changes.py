@@ -83,6 +83,10 @@ class PfChanges:
         if self.recount and not pf.driver:
             remedy = "load the PF's driver, and see the kernel's messages (dmesg) if it does not bind"
             found.append(Unsupported("%s has no driver, so its VFs cannot change" % pf.name, port.place, remedy))
+        if self.recount and self.count and pf.vendor.has_roce_lag and pf.bond and not pf.is_switchdev:
+            message = "%s is a member of %s, and VFs in legacy mode end RoCE LAG: the bond loses its RDMA device"
+            remedy = "plan no VFs for members of a bond, take it out of the bond, or use switchdev mode"
+            found.append(Unsupported(message % (pf.name, pf.bond), port.place + ".count", remedy))
         for vf in port.vfs:
             if vf.number >= self.count and port.vf_count is None:
                 found.append(

@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    each_netdev,
     link_layer_of,
     qos_of,
     role_of,
@@ -423,9 +424,18 @@ def _compute_rails(view: View) -> list[str]:
 
 
 def _netdevs(view: View, rails: t.Container[str] | None = None) -> list[str]:
-    """Return the netdevs of these rails, or of all rails, as regular expressions."""
-    networks = [network for network in view.networks if rails is None or network.rail in rails]
-    return [_literal(netdev) for netdev in sorted({each for network in networks for each in network.netdevs})]
+    """Return the netdevs of these rails, or of all rails, as regular expressions.
+
+    The netdevs of functions are included, which have the counters of a bond or VLAN.
+    """
+    names = {
+        each["netdev"]
+        for network in view.networks
+        if rails is None or network.rail in rails
+        for _variant, _node, port in network.members
+        for each in each_netdev(port)
+    }
+    return [_literal(netdev) for netdev in sorted(name for name in names if name)]
 
 
 def _literal(text: str) -> str:

@@ -29,12 +29,12 @@ def host(view: View, node: Node) -> dict[str, str]:
 
 def host_settings(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
     """Return NCCL's settings on the host. ``fabric``: ``railyard_fabric``; ``node``: ``railyard_node``."""
-    return nccl_settings.nccl(fabric, node, nccl_settings.devices(node))
+    return nccl_settings.nccl(fabric, node, nccl_settings.planned_devices(node))
 
 
 def host_ucx(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
     """Return UCX's settings on the host."""
-    return nccl_settings.ucx(fabric, node, nccl_settings.devices(node))
+    return nccl_settings.ucx(fabric, node, nccl_settings.planned_devices(node))
 
 
 def pod(view: View, options: Options, node: Node) -> dict[str, str]:
@@ -55,9 +55,9 @@ def ucx(view: View, node: Node) -> dict[str, str]:
     return nccl_settings.ucx(view.fabric, node, _named(view, node))
 
 
-def _named(view: View, node: Node) -> list[str]:
+def _named(view: View, node: Node) -> list[nccl_settings.RdmaPort]:
     shared = node["rdma_mode"] == "shared" and not facts_of(view.provider).slots
-    return nccl_settings.devices(node) if shared else []
+    return nccl_settings.planned_devices(node) if shared else []
 
 
 def text(settings: t.Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     made,
     pod_vfs,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions as functions_of
 
 # Seconds between searches for devices, so that a reloaded driver needs no restart.
 RESCAN = 300
@@ -124,18 +125,29 @@ def _served(view: View, attachments: t.Sequence[str], variant: str | None) -> li
 
 
 def _of_variant(network: Network, variant: str | None, key: str) -> list[str]:
-    """Return the distinct values of ``key`` of a network's ports on the nodes of a variant."""
+    """Return the distinct values of ``key`` of the functions of a network's ports on the nodes of a variant.
+
+    Device plugins find PCI functions, and neither bonds nor VLANs.
+    """
     found: dict[str, None] = {}
     for own, _node, port in network.members:
-        if variant in (None, own) and port.get(key) is not None:
-            found[port[key]] = None
+        for function in functions_of(port) if variant in (None, own) else ():
+            if function[key] is not None:
+                found[function[key]] = None
     return list(found)
 
 
 def _netdevs(network: Network, variant: str | None) -> list[str]:
-    netdevs = list(network.netdevs) if variant is None else _of_variant(network, variant, "netdev")
+    netdevs = _of_variant(network, variant, "netdev")
     if network.nameless and not netdevs:
         network.master()
+    if not netdevs:
+        raise RailyardError(
+            "the device plugin of network %s needs the netdevs below %s, and none is named"
+            % (network.name, ", ".join(network.netdevs)),
+            "rails.%s" % network.rail,
+            "give netdev at the members of the bond: a function with another name is renamed",
+        )
     return netdevs
 
 
@@ -159,7 +171,7 @@ def _function_selectors(network: Network, variant: str | None) -> Object:
 
 
 def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant: str | None) -> None:
-    """Check that a netdev is on the same rail on all nodes.
+    """Check that a netdev is on the same rail on all nodes. VLANs of one netdev are rails that share its device.
 
     The plugin mounts all devices that match an entry, so otherwise pods would get the device of another rail too.
 
@@ -169,17 +181,25 @@ def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant:
     for node in view.nodes:
         if variant is not None and view.variant(node) != variant:
             continue
-        key = tuple((port["netdev"], port["names"]["network"]) for port in node["ports"])
+        key = tuple(
+            (function["netdev"], port["names"]["network"]) for port in node["ports"] for function in functions_of(port)
+        )
         if key in seen:
             continue
         seen.add(key)
-        for port in node["ports"]:
-            own = view.network_of(node, port).resource
+        # (netdev, port, its resource)
+        owners = [
+            (function["netdev"], port, view.network_of(node, port).resource)
+            for port in node["ports"]
+            for function in functions_of(port)
+        ]
+        here = {(netdev, resource) for netdev, _port, resource in owners}
+        for netdev, port, own in owners:
             for resource, netdevs in wanted.items():
-                if resource != own and port["netdev"] in netdevs:
+                if (netdev, resource) not in here and netdev in netdevs:
                     raise RailyardError(
                         "%s is a netdev of the resource %s on node %s, and of the resource %s on others"
-                        % (port["netdev"], own, node["name"], resource),
+                        % (netdev, own, node["name"], resource),
                         "profiles.%s.ports.%s" % (node["profile"], port["rail"]),
                         "give each resource netdevs of its own: other names in one of the profiles, with pci beside"
                         " them, or one attachment for all",

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     pod_vfs,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import UPSTREAM, facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 
 API = "sriovnetwork.openshift.io/v1"
@@ -64,9 +65,10 @@ def _policies(view: View, options: Options, network: Network, variant: str) -> t
         place = "profiles.%s" % node["profile"]
         # A variant by groups has its own policy in addition to that of the profile.
         policy = port["names"]["policy"] + variant[len(node["profile"]) :]
-        for found, value in ((netdevs, port["netdev"]), (pcis, port["pci"])):
-            if value is not None:
-                found[value] = None
+        for function in functions(port):
+            for found, value in ((netdevs, function["netdev"]), (pcis, function["pci"])):
+                if value is not None:
+                    found[value] = None
         count, ours = (port["vfs"] or {}).get("count") or 0, pod_vfs(port)
         refuse_nameless_part([port])
     if not 1 <= count <= MOST_VFS:

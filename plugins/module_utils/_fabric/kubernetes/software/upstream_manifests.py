@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software.chart_values import relocated
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import software_versions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import Object, View
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import each_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 
@@ -162,9 +163,10 @@ def on_rails(name: str, settings: Settings, view: View) -> None:
         remedy = "name the one that carries the nodes' own addresses, anchored where names begin alike: ^eth0$"
     for node in view.nodes if patterns else ():
         for port in node["ports"]:
-            netdev = port["netdev"]
             matches = re.match if name == "flannel" else re.search
-            if netdev and any(matches(each, netdev) for each in patterns):
+            for netdev in [each["netdev"] for each in each_netdev(port)]:
+                if not netdev or not any(matches(each, netdev) for each in patterns):
+                    continue
                 raise RailyardError(
                     "%s is %s, the port of rail %s on node %s" % (interface, netdev, port["rail"], node["name"]),
                     "%s: settings.%s" % (name, key),

@@ -55,6 +55,8 @@ class Code(t.NamedTuple):
     :param playbook: the playbook that fixes it; None if it must be fixed by hand.
     :param after: layers that are not checked on the same rail after it; None: those of its layer.
     :param drift: whether drift reports it, because it is configuration of a node or cluster.
+    :param interface: whether it is configuration that others own with ``managed: false``.
+    :param degraded: whether the rail still has its own state. A bond with a failed member can carry traffic.
     """
 
     code: str
@@ -66,6 +68,8 @@ class Code(t.NamedTuple):
     playbook: str | None = HOSTS
     after: tuple[str, ...] | None = None
     drift: bool = True
+    interface: bool = False
+    degraded: bool = False
 
     @property
     def label(self) -> str:

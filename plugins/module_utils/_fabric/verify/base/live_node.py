@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, rdma_netdev
+
 Row = t.Dict[str, t.Any]
 ROCE = "RoCE v2"
 
@@ -17,6 +19,8 @@ class Live:
     def __init__(self, info: t.Mapping[str, t.Any]) -> None:
         self.info = info
         self.nics: list[Row] = list(info.get("nics") or ())
+        # bonds, VLANs and other interfaces above NICs
+        self.interfaces: list[Row] = list(info.get("interfaces") or ())
         self.rdma: list[Row] = list(info.get("rdma") or ())
         ip = info.get("ip") or {}
         self.addresses: list[Row] = list(ip.get("addresses") or ())
@@ -24,34 +28,74 @@ class Live:
         self.rules: list[Row] = list(ip.get("rules") or ())
 
     def nic(self, port: t.Mapping[str, t.Any]) -> Row | None:
-        """Return the row of the port's netdev. If its function has several netdevs, return the planned one."""
+        """Return the row of a function's netdev. If the function has several netdevs, return the planned one.
+
+        :param port: a port whose interface is its function's, or one of :func:`.port_view.functions`.
+        """
         if port.get("pci"):
             rows = [row for row in self.nics if row["pci"] == port["pci"]]
         else:
             rows = [row for row in self.nics if named(row, port.get("netdev"))]
         return next((row for row in rows if named(row, port.get("netdev"))), rows[0] if rows else None)
 
+    def functions(self, port: t.Mapping[str, t.Any]) -> list[Row]:
+        """Return the rows of the port's functions that the node has."""
+        return [row for row in map(self.nic, functions(port)) if row]
+
+    def above(self, name: str | None) -> Row | None:
+        """Return the row of a bond, VLAN, bridge or other interface above NICs."""
+        return next((row for row in self.interfaces if name and row["netdev"] == name), None)
+
+    def interface(self, port: t.Mapping[str, t.Any]) -> Row | None:
+        """Return the row of the port's interface: of ``interfaces`` for a bond or VLAN, else of ``nics``."""
+        return self.above(port["netdev"]) if port.get("lower") else self.nic(port)
+
     def netdev(self, port: t.Mapping[str, t.Any]) -> str | None:
         """Return the current name of the port's interface."""
-        row = self.nic(port)
+        row = self.interface(port)
         return row["netdev"] if row else None
 
     def device(self, port: t.Mapping[str, t.Any]) -> Row | None:
-        """Return the row of the port's RDMA device: the device with the planned name, else the first one of its NIC."""
-        kind, name = port["rdma"]["type"], port["rdma"]["name"]
-        row = self.nic(port) or {}
-        devices = [each for each in self.rdma if (each["type"] == "hardware") == (kind == "hardware")]
-        of_port = [
-            each
-            for each in devices
-            if (row.get("netdev") and each.get("netdev") == row["netdev"])
-            or (row.get("pci") and each["pci"] == row["pci"])
-        ]
-        return next((each for each in of_port if each["device"] == name), of_port[0] if of_port else None)
+        """Return the row of the port of an RDMA device that belongs to a rail port.
+
+        This is the planned number of the planned device. Without a number, it is the port with the netdev, else the
+        first one of the function. Among several, the device with the planned name is preferred. Drivers with LAG
+        register one device for a bond, on one of its functions, and report a member as its netdev.
+        """
+        planned = port["rdma"]
+        devices = [each for each in self.rdma if (each["type"] == "hardware") == (planned["type"] == "hardware")]
+        number = planned.get("port")
+        if number:
+            return next((each for each in devices if (each["device"], each["port"]) == (planned["name"], number)), None)
+        nics = self.functions(port)
+        netdev = rdma_netdev(port) if port.get("lower") else self.netdev(port)
+        netdevs, addresses = {netdev, *(row["netdev"] for row in nics)} - {None}, {row["pci"] for row in nics} - {None}
+        of_port = [each for each in devices if each.get("netdev") in netdevs]
+        if not of_port:
+            several = {each["device"] for each in devices if each.get("port", 1) > 1}
+            # the ports of a device that belong to other netdevs are not this one's
+            of_port = [
+                each
+                for each in devices
+                if each["pci"] in addresses and not (each["device"] in several and each.get("netdev"))
+            ]
+        return next((each for each in of_port if each["device"] == planned["name"]), of_port[0] if of_port else None)
 
     def part(self, name: str) -> bool:
         """Return whether a part was requested and read."""
         return self.info.get(name) is not None
+
+
+def gids_of(live: Live, device: Row) -> list[Row]:
+    """Return the GIDs of a port of an RDMA device (a row of ``rdma``)."""
+    own = (device["device"], device.get("port", 1))
+    return [row for row in live.info.get("gids") or () if (row["device"], row.get("port", 1)) == own]
+
+
+def device_name(live: Live, device: Row) -> str:
+    """Return the name of an RDMA device, with the number of the port if it has several, as NCCL writes it."""
+    several = any(row["device"] == device["device"] and row.get("port") != device.get("port") for row in live.rdma)
+    return "%s:%d" % (device["device"], device["port"]) if several else str(device["device"])
 
 
 def named(row: t.Mapping[str, t.Any], netdev: str | None) -> bool:

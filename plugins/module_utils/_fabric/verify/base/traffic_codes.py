@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import (
     HOSTS,
     KUBERNETES,
@@ -12,9 +14,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 )
 
 
-def _manual(code: str, name: str, layer: str, title: str, cause: str, remedy: str, **fields: tuple[str, ...]) -> Code:
-    """Return a code that no playbook fixes and that drift does not report."""
-    return Code(code, name, layer, title, cause, remedy, None, fields.get("after"), False)
+def _manual(code: str, name: str, layer: str, title: str, cause: str, remedy: str, **fields: t.Any) -> Code:
+    """Return a code that no playbook fixes and that drift does not report. ``fields``: others of :class:`Code`."""
+    return Code(code, name, layer, title, cause, remedy, playbook=None, drift=False, **fields)
 
 
 TRAFFIC_CODES = (
@@ -38,6 +40,13 @@ TRAFFIC_CODES = (
         cause="its cable is plugged into the wrong port of the right leaf",
         remedy="plug it as planned, or correct the plan",
         after=(),
+    ),
+    _manual(
+        *("RV705", "bond-member-on-other-leaf", "cabling", "a member of the bond is connected to another leaf"),
+        cause="its cable is plugged into another leaf than those of its neighbours",
+        remedy="plug it into the leaf of the other bonds of its rail",
+        after=(),
+        degraded=True,
     ),
     _manual(
         *("RV801", "no-reply", "reach", "no reply to echo requests"),
@@ -82,6 +91,11 @@ TRAFFIC_CODES = (
         cause="no packet was sent over it",
         remedy="see the reason",
         after=(),
+    ),
+    _manual(
+        *("RV808", "arp-answer-from-other-port", "reach", "another port of the node answers for the address"),
+        cause="ARP flux: on one network for several rails, a port answers for the addresses of the others",
+        remedy="check arp_ignore, arp_filter and proxy_arp of the node's ports (sysctl), and its bridges",
     ),
     _manual(
         *("RV851", "rdma-server-failed", "rdma", "the RDMA server does not start"),

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import is_managed
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import HOSTS, LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 
 Row = t.Dict[str, t.Any]
 VERIFY, DRIFT = "verify", "drift"
+_UNMANAGED = (
+    "correct the configuration of %s at its owner: the port has managed: false, and hosts.yml does not change it"
+)
 
 
 class NodeReport(t.NamedTuple):
@@ -194,7 +198,8 @@ class Run:
         """Add a failure, and block the layers that it makes unnecessary.
 
         :param about: ``expected``, ``found``, ``cause``, ``remedy``, ``playbook``, ``peer``, ``others`` (further rails
-            that it concerns), ``peers`` (further nodes on which it blocks layers).
+            that it concerns), ``peers`` (further nodes on which it blocks layers), ``after`` (the layers that it
+            blocks instead of those of its code).
         """
         if self.kind == DRIFT and not CODES[code].drift:
             return  # the configuration of node and cluster is as planned
@@ -203,7 +208,7 @@ class Run:
         _index(self._failures, failure)
         for place in [node, *about.get("peers", ())] if node else []:
             for each in failure.rails or (None,):
-                self.block(after(CODES[code]), str(place), each)
+                self.block(about.get("after", after(CODES[code])), str(place), each)
 
     def fail_drift(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
         """Add a failure of drift. For verify it is a warning, because the live state is as planned."""
@@ -219,6 +224,9 @@ class Run:
     def _made(self, code: str, node: str | None, rail: str | None, what: str, about: Row) -> Failure:
         default = CODES[code]
         playbook = about.get("playbook", default.playbook)
+        remedy = about.get("remedy") or default.remedy
+        if default.interface and node and rail and not is_managed(self.port(node, rail)):
+            playbook, remedy = None, _UNMANAGED % self.port(node, rail)["netdev"]
         if playbook and node and playbook == HOSTS:
             playbook += " --limit %s" % node
         rails = tuple(dict.fromkeys(each for each in (rail, *about.get("others", ())) if each))
@@ -231,7 +239,7 @@ class Run:
             _text(about.get("expected")),
             _text(about.get("found")),
             about.get("cause") or default.cause,
-            about.get("remedy") or default.remedy,
+            remedy,
             playbook,
             rails,
         )

@@ -9,13 +9,17 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import rails_of_network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import (
     ROCE,
     Live,
+    device_name,
+    gids_of,
     other_gids,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers
 
 STRICT = 1
 Place = t.Tuple[str, str]
@@ -24,7 +28,10 @@ Place = t.Tuple[str, str]
 def address(run: Run) -> None:
     """Check addresses, routes, rules, sysctls and GIDs of every port, and that each address is unique."""
     owners = _owners(run)
-    macs = _macs(run)
+    macs = arp_answers.macs(run)
+    networks = rails_of_network(run.fabric)
+    # node -> rail -> ARP settings that differ
+    arp: dict[str, dict[str, list[Row]]] = {}
     for report, port in run.ports("address"):
         live = report.live
         netdev = live.netdev(port)
@@ -38,8 +45,11 @@ def address(run: Run) -> None:
             _rules(run, report.name, port, netdev, live)
             _routes(run, report.name, port, netdev, live)
             _gid(run, report.name, port, live)
-        _leaks(run, report, port, netdev, live)
-        _sysctls(run, report.name, port, netdev, live)
+        _leaks(run, report, port, netdev, live, networks.get(port["rail"], ()))
+        differing = _sysctls(run, report.name, port, netdev, live, port["rail"] in networks)
+        if differing:
+            arp.setdefault(report.name, {})[port["rail"]] = differing
+    arp_answers.report_sysctls(run, arp)
 
 
 def _planned_addresses(port: Row) -> list[str]:
@@ -54,18 +64,6 @@ def _owners(run: Run) -> dict[str, Place]:
         for port in report.plan["ports"]:
             owners.update((bare(each), (report.name, port["rail"])) for each in _planned_addresses(port))
     return owners
-
-
-def _macs(run: Run) -> dict[str, Place]:
-    """Return MAC address -> its node and rail."""
-    places: dict[str, Place] = {}
-    for report in run.nodes():
-        live = report.live
-        for port in report.plan["ports"]:
-            nic = live.nic(port)
-            if nic and nic.get("mac"):
-                places[nic["mac"]] = (report.name, port["rail"])
-    return places
 
 
 def _duplicates(
@@ -94,11 +92,13 @@ def _duplicates(
     for row in live.info.get("duplicates") or ():
         if row["netdev"] != netdev or row["address"] not in planned:
             continue
-        culprits = [macs[mac] for mac in row["macs"] if mac in macs]
+        # the node's other ports have not the address: they answer for it
+        others = [mac for mac in row["macs"] if macs.get(mac, ("",))[0] != name]
+        culprits = [macs[mac] for mac in others if mac in macs]
         for culprit in culprits:
             _duplicate(run, culprit, (name, rail), row["address"])
-        if not culprits:
-            found = "%s answers for it as well" % ", ".join(row["macs"])
+        if others and not culprits:
+            found = "%s answers for it as well" % ", ".join(others)
             run.fail("RV510", name, rail, "address %s" % row["address"], expected="only this port", found=found)
 
 
@@ -200,8 +200,11 @@ def _rules(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
             return
 
 
-def _leaks(run: Run, report: NodeReport, port: Row, netdev: str, live: Live) -> None:
-    """Report routes over the rail that are not planned."""
+def _leaks(run: Run, report: NodeReport, port: Row, netdev: str, live: Live, same_network: t.Container[str]) -> None:
+    """Report routes over the rail that are not planned.
+
+    :param same_network: the other rails of its network, from which a route to this network takes no packets.
+    """
     name, rail = report.name, port["rail"]
     planned = planned_ways(port)
     tables = {each["table"]: each["rail"] for each in report.plan["ports"] if each["table"] is not None}
@@ -215,14 +218,14 @@ def _leaks(run: Run, report: NodeReport, port: Row, netdev: str, live: Live) -> 
         elif way.table is not None and tables.get(way.table, rail) != rail:
             expected, others = "only routes of rail %s" % tables[way.table], [tables[way.table]]
             run.fail("RV508", name, rail, "table %d" % way.table, expected=expected, found=found, others=others)
-        elif way.table is None and (others := _of_other_rails(way.to, report, rail)):
+        elif way.table is None and (others := _of_other_rails(way.to, report, rail, same_network)):
             expected = "no route dev %s to %s" % (netdev, way.to)
             run.fail("RV508", name, rail, "main table", expected=expected, found=found, others=others)
         elif not any((each.to, each.table) == (way.to, way.table) for each in planned):
             run.warn("RV508", name, rail, "route", expected="none that is not planned", found=found)
 
 
-def _of_other_rails(to: str, report: NodeReport, rail: str) -> list[str]:
+def _of_other_rails(to: str, report: NodeReport, rail: str, same_network: t.Container[str]) -> list[str]:
     """Return the other rails whose traffic a route diverts."""
     network = ipaddress.ip_network(to)
 
@@ -230,22 +233,31 @@ def _of_other_rails(to: str, report: NodeReport, rail: str) -> list[str]:
         subnets = [ipaddress.ip_interface(each).network for each in _planned_addresses(port)]
         return any(subnet.version == network.version and subnet.overlaps(network) for subnet in subnets)
 
-    return [port["rail"] for port in report.plan["ports"] if port["rail"] != rail and overlaps(port)]
+    others = [port for port in report.plan["ports"] if port["rail"] != rail and port["rail"] not in same_network]
+    return [port["rail"] for port in others if overlaps(port)]
 
 
-def _sysctls(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
-    """Report sysctls without the planned effect. A larger value of all interfaces is only a warning."""
+def _sysctls(run: Run, name: str, port: Row, netdev: str, live: Live, one_network: bool) -> list[Row]:
+    """Report sysctls without the planned effect. A larger value of all interfaces is only a warning.
+
+    :param one_network: whether other rails have the same network.
+    :return: with ``one_network``, the ARP settings that differ, which are reported for all ports of the node together.
+    """
     effective = (live.info.get("sysctls") or {}).get(netdev) or {}
+    arp: list[Row] = []
     for key, spec in sorted(port["sysctl"].items()):
         value = effective.get(key)
         if value is None or value == int(spec):
             continue
         what = "net.ipv4.conf.%s.%s" % (netdev, key)
-        if value < int(spec) or (key, value) == ("rp_filter", STRICT):
+        if one_network and key in arp_answers.SYSCTLS and value < int(spec):
+            arp.append({"key": key, "netdev": netdev, "expected": spec, "found": value})
+        elif value < int(spec) or (key, value) == ("rp_filter", STRICT):
             run.fail("RV506", name, port["rail"], what, expected=spec, found=value)
         else:
             cause = "net.ipv4.conf.all.%s is %d, and the larger value is in force" % (key, value)
             run.warn("RV506", name, port["rail"], what, expected=spec, found=value, cause=cause, playbook=None)
+    return arp
 
 
 def _gid(run: Run, name: str, port: Row, live: Live) -> None:
@@ -253,10 +265,12 @@ def _gid(run: Run, name: str, port: Row, live: Live) -> None:
     device = live.device(port)
     if not live.part("gids") or device is None or device["link_layer"] == "infiniband":
         return
-    gids = [row for row in live.info["gids"] if row["device"] == device["device"]]
+    gids = gids_of(live, device)
     for plain in map(bare, _planned_addresses(port)):
         found = other_gids(gids, plain)
         if found:
             expected = "%s for %s" % (ROCE, plain)
-            run.fail("RV511", name, port["rail"], "GID of %s" % device["device"], expected=expected, found=found)
+            run.fail(
+                "RV511", name, port["rail"], "GID of %s" % device_name(live, device), expected=expected, found=found
+            )
             return

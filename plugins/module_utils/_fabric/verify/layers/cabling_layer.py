@@ -9,15 +9,23 @@ import collections
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    functions,
+    link_layer_of,
+    rails_of_network,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 
 Place = t.Tuple[str, str]
+# netdev of a bond's member -> its LLDP neighbour
+Members = t.Dict[str, Row]
 
 
 def cabling(run: Run) -> None:
     """Check that every port is on the planned leaf or, without planned leaves, on the leaf of its neighbours."""
     heard: dict[Place, Row] = {}
+    # the members of a bond have a cable each
+    bonds: dict[Place, Members] = {}
     ports: dict[Place, Row] = {}
     mute = 0
     for report in run.nodes():
@@ -26,21 +34,28 @@ def cabling(run: Run) -> None:
         for port in report.plan["ports"]:
             place = (report.name, port["rail"])
             ports[place] = port
-            row = rows.get(live.netdev(port) or "")
-            if row:
-                heard[place] = row
+            netdevs = [nic["netdev"] for nic in live.functions(port)] if port.get("lower") else [live.netdev(port)]
+            found = {netdev: rows[netdev] for netdev in netdevs if netdev and netdev in rows}
+            if len(found) == 1 and len(functions(port)) == 1:
+                heard.update((place, row) for row in found.values())
+            elif len(found) > 1:
+                bonds[place] = found
             elif link_layer_of(run.fabric, port) != INFINIBAND:
                 mute += 1
-    if not heard and all(link_layer_of(run.fabric, port) == INFINIBAND for port in ports.values()):
+    networks = rails_of_network(run.fabric)
+    only_lldp = "; on one network for several rails, only LLDP shows swapped cables" if networks else ""
+    if not heard and not bonds and all(link_layer_of(run.fabric, port) == INFINIBAND for port in ports.values()):
         run.why_not["cabling"] = "InfiniBand has no LLDP: run ibnetdiscover on a node to see the cabling"
         return
-    if not heard:
-        run.why_not["cabling"] = "no port receives LLDP: enable it on the leaves, run with -e verify_lldp_seconds=31"
+    if not heard and not bonds:
+        enable = "no port receives LLDP: enable it on the leaves, run with -e verify_lldp_seconds=31"
+        run.why_not["cabling"] = enable + only_lldp
         return
     if mute:
-        run.why_not["cabling"] = "%d ports receive no LLDP" % mute
+        run.why_not["cabling"] = "%d ports receive no LLDP" % mute + only_lldp
     _against_plan(run, ports, heard)
-    _against_neighbours(run, ports, heard)
+    _against_neighbours(run, ports, heard, networks)
+    _bonds(run, ports, bonds)
 
 
 def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
@@ -126,10 +141,13 @@ def _same(spec: str, *names: str | None) -> bool:
     return any(each and plain in (each, each.partition(".")[0]) for each in forms)
 
 
-def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
+def _against_neighbours(
+    run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row], networks: t.Container[str]
+) -> None:
     """Report ports that are not on the same leaf as most ports of their rail and unit.
 
-    Without units a rail may have several leaves. Then only ports on a leaf of another rail are reported.
+    Without units, and on one network for several rails (``networks``), a rail may have several leaves. Then only ports
+    on a leaf of another rail are reported.
     """
     groups: dict[tuple[str | None, str], dict[str, Row]] = {}
     for (node, rail), row in heard.items():
@@ -142,7 +160,7 @@ def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping
         for node, row in rows.items():
             if not run.look("cabling", node, rail) or row["chassis"] == most:
                 continue
-            if unit is None and not _of_another_rail(run, (node, rail), heard, numbers):
+            if (unit is None or rail in networks) and not _of_another_rail(run, (node, rail), heard, numbers):
                 continue
             on_most = sorted(each for each in rows if rows[each]["chassis"] == most)
             clear = number > len(rows) - number
@@ -151,6 +169,59 @@ def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping
             expected = "%s as %s" % (called[most], ", ".join(on_most[:3]))
             found = "%s %s" % (called[row["chassis"]], row["port"])
             run.fail("RV703", node, rail, "leaf", expected=expected, found=found, cause=cause, peer=on_most[0])
+
+
+def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Members]) -> None:
+    """Report bonds that are not on the planned leaf, and members that are not on the leaves of the bonds of most nodes.
+
+    The members of a bond are on one leaf or on a pair of leaves. Without units a rail may have several pairs. Then only
+    bonds that share a leaf are compared.
+    """
+    groups: dict[tuple[str | None, str], dict[str, Members]] = {}
+    for (node, rail), members in bonds.items():
+        if rail not in run.rails or not run.look("cabling", node, rail):
+            continue
+        port = ports[node, rail]
+        if is_named(run, node, port) and not any(_on(row, port) for row in members.values()):
+            found = ", ".join("%s on %s" % (netdev, _observed(row)) for netdev, row in members.items())
+            run.fail("RV701", node, rail, "leaf", expected=_planned(port), found=found)
+            continue
+        groups.setdefault((run.reports[node].plan["unit"], rail), {})[node] = members
+    for (unit, rail), by_node in groups.items():
+        leaves = {node: frozenset(row["chassis"] for row in members.values()) for node, members in by_node.items()}
+        numbers = collections.Counter(leaves.values())
+        order = list(numbers)
+        for node, own in leaves.items():
+            others = [each for each in order if each != own and (unit is not None or each & own)]
+            most = max(others, key=lambda each: numbers[each], default=own)
+            clear = numbers[most] > numbers[own]
+            if most != own and (clear or (numbers[most] == numbers[own] and order.index(most) < order.index(own))):
+                alike = [each for each in leaves if leaves[each] == most]
+                _other_leaf(run, (node, rail), by_node, alike, clear)
+
+
+def _other_leaf(run: Run, place: Place, by_node: t.Mapping[str, Members], alike: t.Sequence[str], clear: bool) -> None:
+    """Report the members of a bond that are on another leaf than those of other nodes.
+
+    :param alike: nodes whose bonds have the right leaves. ``clear``: whether they are more than the other ones.
+    """
+    node, rail = place
+    usual = {row["chassis"]: row for row in by_node[alike[0]].values()}
+    members = by_node[node]
+    wrong = [netdev for netdev, row in members.items() if row["chassis"] not in usual] or list(members)
+    expected = "%s as %s" % (
+        " and ".join(row["system"] or row["chassis"] for row in usual.values()),
+        ", ".join(alike[:3]),
+    )
+    found = ", ".join("%s on %s" % (netdev, _observed(members[netdev])) for netdev in wrong)
+    cause = None if clear else "a cable of this bond or of that of %s is in another leaf" % alike[0]
+    run.fail(
+        *("RV705", node, rail, "leaf of %s" % ", ".join(wrong)),
+        expected=expected,
+        found=found,
+        cause=cause,
+        peer=None if clear else alike[0],
+    )
 
 
 def _of_another_rail(

@@ -18,13 +18,14 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import FILE, ROUTE, RULE, STEP
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 
 # Module -> how its changes are reported.
 _DRIFT = {row.module: row.drift for row in HOST_LAYERS if row.drift}
-_REFUSED, _SYSCTL = "RV590", "RV506"
+_REFUSED, _SYSCTL, _ARP_FLUX = "RV590", "RV506", "RV512"
 # Codes of files of the next boot, of which one failure per node is reported.
 _FILES = {drift.file for drift in _DRIFT.values()}
 # What is removed: (kind or attribute) -> code
@@ -71,12 +72,16 @@ def _of_node(report: NodeReport) -> list[Drifted]:
 
 
 def _rails(report: NodeReport) -> dict[str, str]:
-    """Return name by which modules know a rail port -> its rail."""
+    """Return name by which modules know a rail port or an interface below it -> its rail."""
     live = report.live
     rails: dict[str, str] = {}
     for port in report.plan["ports"]:
-        nic = live.nic(port) or {}
-        names = (port["rail"], port["netdev"], port["pci"], port["rdma"]["name"], nic.get("netdev"), nic.get("pci"))
+        names = [port["rail"], port["netdev"], port["pci"], port["rdma"]["name"]]
+        lower = port.get("lower")
+        if lower:
+            names += [lower["parent"], (lower["bond"] or {}).get("name")]
+            names += [each[key] for each in functions(port) for key in ("netdev", "pci")]
+        names += [row[key] for row in live.functions(port) for key in ("netdev", "pci")]
         rails.update({str(name): str(port["rail"]) for name in names if name})
     return rails
 
@@ -146,6 +151,8 @@ def changes(run: Run, layer: str, drifted: Drifts) -> None:
                 files.setdefault(each.code, []).append(each.what)
                 continue
             if run.has(each.code, node, each.rail) or run.blocked(layer, node, each.rail):
+                continue
+            if each.code == _SYSCTL and "arp_" in each.what and each.rail and run.has(_ARP_FLUX, node, each.rail):
                 continue
             # a module lists all steps of a fix, and the reported failure covers them; a sysctl is not such a step
             if each.code != _SYSCTL and each.rail and run.failed(node, each.rail, layer):

@@ -11,7 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE, gids_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import (
     pod_name,
@@ -136,8 +136,7 @@ def _gids_of_node(report: NodeReport) -> list[Gid]:
         device = live.device(port)
         if device is None or not port["address"]:
             continue
-        gids = [row for row in live.info.get("gids") or () if row["device"] == device["device"]]
-        of_rails += _of(port["rail"], bare(port["address"]), gids)
+        of_rails += _of(port["rail"], bare(port["address"]), gids_of(live, device))
     return of_rails
 
 

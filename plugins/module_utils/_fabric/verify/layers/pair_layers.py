@@ -10,10 +10,15 @@ import statistics
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    link_layer_of,
+    rails_of_network,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, device_name
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
     Probe,
     blamed,
@@ -91,6 +96,9 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
         rails = [rail for rail in run.rails if any(probe.rail == rail for probe in silent)]
         of = "" if len(rails) == len(run.rails) else "%s: " % ", ".join(rails)
         run.why_not["reach"] = "%sno addresses: not checked" % of
+    answered = arp_answers.report_answers(run)
+    # a reply to packets that another port received proves nothing
+    checked = [each for each in checked if (each.server, each.rail) not in answered]
     failed = [each for each in checked if lost(each)]
     successful = [each for each in checked if not lost(each)]
     _swaps(run, failed)
@@ -180,7 +188,22 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
         more = dict(common, others=rails, cause=cause)
         run.fail("RV701", node, probe.rail, "leaf", expected="the leaf of the rail", found=answered, **more)
     else:
+        common["cause"] = _no_reply(run, node, probe.rail)
         run.fail("RV801", node, probe.rail, "reachability", expected="replies", found=received_text(answer), **common)
+
+
+def _no_reply(run: Run, node: str, rail: str) -> str | None:
+    """Return the likely cause of lost packets on a VLAN or on one network for several rails; None for other rails."""
+    causes = []
+    vlan = (run.port(node, rail).get("lower") or {}).get("vlan")
+    if vlan:
+        causes.append("a leaf port does not pass VLAN %s" % vlan)
+    if rail in rails_of_network(run.fabric):
+        causes.append(
+            "a leaf port of one of the two is in another VLAN or filters packets. Packets cannot show swapped cables "
+            "on one network for several rails: only LLDP can"
+        )
+    return "; or ".join(causes) or None
 
 
 def _leaf(run: Run, node: str, rail: str) -> str:
@@ -195,7 +218,8 @@ def _cross(run: Run, probe: Probe) -> None:
     if not crossed:
         return
     should = bool(run.fabric["routing"]["cross_rail"])
-    if crossed["open"] == should:
+    # rails of one network reach each other without a gateway
+    if crossed["open"] == should or crossed["rail"] in rails_of_network(run.fabric).get(probe.rail, ()):
         return
     words = {True: "open", False: "closed"}
     run.fail(
@@ -292,14 +316,17 @@ def expected_gbits(run: Run, node: str, rail: str) -> float | None:
     if port is None or port["rdma"]["type"] != "hardware" or report.info is None:
         return None
     live = report.live
-    nic, device = live.nic(port) or {}, live.device(port) or {}
-    rates = [device.get("rate"), (nic.get("speed") or 0) / 1000.0]
-    rate = next((float(each) for each in rates if each), None)
-    pcie = nic.get("pcie") or {}
-    bus = None
-    if pcie.get("speed") and pcie.get("width"):
-        bus = pcie["speed"] * pcie["width"] * CODING[pcie["speed"] >= 8]
-    known = [each for each in (rate, bus) if each]
+    device = live.device(port) or {}
+    # a transfer has one connection, which uses one member of a bond
+    known: list[float] = []
+    for nic in live.functions(port) or [{}]:
+        rates = [(nic.get("speed") or 0) / 1000.0, device.get("rate")]
+        if not port.get("lower"):
+            rates.reverse()
+        known += [float(rate) for rate in rates if rate][:1]
+        pcie = nic.get("pcie") or {}
+        if pcie.get("speed") and pcie.get("width"):
+            known.append(pcie["speed"] * pcie["width"] * CODING[pcie["speed"] >= 8])
     return min(known) if known else None
 
 
@@ -371,14 +398,21 @@ def counters(run: Run) -> list[Row]:
         live = report.live
         before, later = live.info.get("counters") or {}, report.after or {}
         for port in report.plan["ports"]:
-            device = (live.device(port) or {}).get("device")
-            for part, name in (("netdevs", live.netdev(port)), ("devices", device)):
+            device = live.device(port)
+            names = [("netdevs", name) for name in dict.fromkeys((live.netdev(port), *_below(live, port)))]
+            names += [("devices", device_name(live, device))] if device else []
+            for part, name in names:
                 old, new = (each.get(part, {}).get(name) or {} for each in (before, later))
                 for counter in sorted(new):
                     if counter in old and new[counter] > old[counter]:
                         row = {"node": report.name, "rail": port["rail"], "name": counter}
                         increased.append(dict(row, before=old[counter], after=new[counter]))
     return increased
+
+
+def _below(live: Live, port: Row) -> list[str]:
+    """Return the netdevs of the functions below the interface of a port."""
+    return [row["netdev"] for row in live.functions(port) if row["netdev"]]
 
 
 def _counters(run: Run) -> None:

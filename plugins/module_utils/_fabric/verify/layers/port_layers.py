@@ -5,14 +5,34 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import attachment_of, has_interface
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    attachment_of,
+    functions,
+    has_interface,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import (
+    Live,
+    device_name,
+    named,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.interface_layer import (
+    interface,
+    link_layer,
+    other_link_layer,
+    without_link,
+)
 
 # GT/s per lane of each generation of PCIe, as sysfs reports them.
 GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+# Drivers that give a whole device to user space.
+_USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
+_IN_POD = "none if this is intended; delete the pod to prove the rail from the node"
+_SET_GUID = "reload the driver or reset the card; set the GUID of a VF before its driver is bound"
 _NO_SUBNET_MANAGER = {
     "cause": "no subnet manager configured the port",
     "remedy": "start a subnet manager, or check why it does not detect the port (ibstat, ibdiagnet)",
@@ -25,37 +45,71 @@ def driver(run: Run) -> None:
         live = report.live
         if not live.part("nics"):
             continue
-        nic = live.nic(port)
-        if nic is None:
-            found = "no PCI function %s" % port["pci"] if port["pci"] else "no interface %s" % port["netdev"]
-            run.fail("RV201", report.name, port["rail"], "NIC", expected=port["pci"] or port["netdev"], found=found)
-        elif not nic["driver"]:
-            run.fail("RV202", report.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
-        elif not nic["netdev"] and has_interface(port):
-            _gone(run, report, port, nic)
-        else:
-            _port(run, report, port, nic, live)
+        if "link" in run.layers and _judged_by_link(run, live, port):
+            continue
+        planned = functions(port)
+        # the layer link reports the members that a bond is missing
+        present = [each for each in planned if (live.nic(each) or {}).get("netdev")] or planned[:1]
+        for function in present:
+            _nic(run, report, port, function, live)
 
 
-def _gone(run: Run, report: NodeReport, port: Row, nic: Row) -> None:
+def _judged_by_link(run: Run, live: Live, port: Row) -> bool:
+    """Return whether the layer link reports a fact from which the name or absence of the port's netdev follows."""
+    if other_link_layer(run, live, port):
+        return True
+    nic = live.nic(port)
+    return not port.get("lower") and live.above(port["netdev"]) is not None and not named(nic or {}, port["netdev"])
+
+
+def _nic(run: Run, report: NodeReport, port: Row, function: t.Mapping[str, t.Any], live: Live) -> None:
+    """Check one function of a port."""
+    nic = live.nic(function)
+    if nic is None:
+        expected = function["pci"] or function["netdev"]
+        found = "no PCI function %s" % function["pci"] if function["pci"] else "no interface %s" % function["netdev"]
+        cause = _sibling(live, function)
+        run.fail("RV201", report.name, port["rail"], "NIC", expected=expected, found=found, cause=cause)
+    elif not nic["driver"]:
+        run.fail("RV202", report.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
+    elif not nic["netdev"] and has_interface(port):
+        _gone(run, report, port, function, nic)
+    else:
+        _port(run, report, port, function, nic, live)
+
+
+def _sibling(live: Live, function: t.Mapping[str, t.Any]) -> str | None:
+    """Return the cause if other functions of the card are present; None if the whole card is missing."""
+    card = (function["pci"] or "").rpartition(".")[0]
+    others = sorted({nic["pci"] for nic in live.nics if card and nic["pci"].rpartition(".")[0] == card})
+    if not others:
+        return None
+    return "the card is present (%s): its firmware does not enable this port, or a virtual machine has it" % (
+        ", ".join(others)
+    )
+
+
+def _gone(run: Run, report: NodeReport, port: Row, function: t.Mapping[str, t.Any], nic: Row) -> None:
     """Report a NIC without an interface on the host. A pod may hold it with attachment ``host-device``."""
     where = ("RV203", report.name, port["rail"], "netdev of %s" % nic["pci"])
     cause = "; ".join(nic.get("holders") or ())
-    found = "held" if cause else "none (driver %s)" % nic["driver"]
+    about: Row = {"expected": function["netdev"], "found": "held" if cause else "none (driver %s)" % nic["driver"]}
     if cause and attachment_of(report.plan, port) == "host-device":
-        remedy = "none if this is intended; delete the pod to prove the rail from the node"
-        run.warn(*where, expected=port["netdev"], found=found, cause=cause, remedy=remedy)
+        run.warn(*where, **about, cause=cause, remedy=_IN_POD)
         run.block(after(CODES["RV203"]), report.name, port["rail"])
+    elif not cause and nic["driver"] in _USER_DRIVERS:
+        cause = "%s gives the whole NIC to a virtual machine or a program in user space" % nic["driver"]
+        run.fail(*where, **about, cause=cause, remedy="bind it to its network driver again (driverctl unset-override)")
     else:
-        run.fail(*where, expected=port["netdev"], found=found, cause=cause or None)
+        run.fail(*where, **about, cause=cause or None)
 
 
-def _port(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None:
+def _port(run: Run, report: NodeReport, port: Row, function: t.Mapping[str, t.Any], nic: Row, live: Live) -> None:
     """Check the name of a NIC's interface and, if it is as planned, the PCIe link, GPUs and VFs."""
     name, rail = report.name, port["rail"]
-    if port["netdev"] and nic["netdev"] != port["netdev"]:
-        cause = "%s is only an alternative name of it" % port["netdev"] if named(nic, port["netdev"]) else None
-        run.fail("RV204", name, rail, "name", expected=port["netdev"], found=nic["netdev"], cause=cause)
+    if function["netdev"] and nic["netdev"] != function["netdev"]:
+        cause = "%s is only an alternative name of it" % function["netdev"] if named(nic, function["netdev"]) else None
+        run.fail("RV204", name, rail, "name", expected=function["netdev"], found=nic["netdev"], cause=cause)
         return
     _pcie(run, name, port, nic)
     _distance(run, report, port, nic, live)
@@ -132,30 +186,65 @@ def mode(run: Run) -> None:
 
 
 def link(run: Run) -> None:
-    """Check state, speed and MTU of every link, and its RDMA device."""
+    """Check the interface of every port with its state, speed and MTU, and its RDMA device.
+
+    A fact that contradicts the plan ends the check of the port, because the rest follows from it.
+    """
     for report, port in run.ports("link"):
         live = report.live
-        nic = live.nic(port)
-        if nic is not None and not has_interface(port):
-            _device(run, report.name, port, live)
-        if nic is None or not nic["netdev"] or not has_interface(port):
+        if not live.part("nics") or not link_layer(run, report, port):
             continue
-        name, rail, netdev = report.name, port["rail"], nic["netdev"]
-        if nic["up"] is False:
+        if not has_interface(port):
+            if live.nic(port) is not None:
+                _device(run, report, port, live)
+            continue
+        if not interface(run, report, port):
+            continue
+        row = live.interface(port)
+        if row is None or not row["netdev"]:
+            continue
+        name, rail, netdev = report.name, port["rail"], row["netdev"]
+        if row["up"] is False:
             run.fail("RV401", name, rail, "link %s" % netdev, expected="up", found="down")
             continue
-        if nic["carrier"] is False:
-            run.fail("RV402", name, rail, "carrier of %s" % netdev, expected="yes", found="no")
+        if row["carrier"] is False:
+            found = "; ".join(["no", *without_link(live, port)])
+            run.fail("RV402", name, rail, "carrier of %s" % netdev, expected="yes", found=found)
             if run.blocked("address", name, rail):
                 continue
-        if nic["mtu"] not in (None, port["mtu"]):
-            run.fail("RV404", name, rail, "mtu of %s" % netdev, expected=port["mtu"], found=nic["mtu"])
-        _device(run, name, port, live)
-        speed = port["expect"]["speed"]
-        have = (nic["speed"] or 0) / 1000.0 or _rate(live.device(port))
-        if speed and have and have < speed:
-            found = "%g Gb/s" % have
-            run.fail("RV403", name, rail, "speed of %s" % netdev, expected="%g Gb/s" % speed, found=found)
+        _mtu(run, name, port, live, row)
+        _device(run, report, port, live)
+        _speed(run, name, port, live)
+
+
+def _mtu(run: Run, name: str, port: Row, live: Live, row: Row) -> None:
+    """Report the MTU of an interface or, if that is as planned, of an interface below it that is smaller."""
+    netdev, planned = row["netdev"], port["mtu"]
+    lower = port.get("lower") or {"parent": None}
+    below = [each for each in (live.above(lower["parent"]), *live.functions(port)) if each and each is not row]
+    smaller = [each for each in below if port.get("lower") and each["mtu"] and each["mtu"] < planned]
+    if row["mtu"] not in (None, planned):
+        cause = None
+        if smaller:
+            cause = "the MTU of %s below it is %d" % (smaller[0]["netdev"], smaller[0]["mtu"])
+        elif row.get("max_mtu") and row["max_mtu"] < planned:
+            cause = "the driver supports at most %d" % row["max_mtu"]
+        run.fail("RV404", name, port["rail"], "mtu of %s" % netdev, expected=planned, found=row["mtu"], cause=cause)
+    elif smaller:
+        least = smaller[-1]
+        expected = "%d or more, as %s above it" % (planned, netdev)
+        run.fail("RV404", name, port["rail"], "mtu of %s" % least["netdev"], expected=expected, found=least["mtu"])
+
+
+def _speed(run: Run, name: str, port: Row, live: Live) -> None:
+    """Report the first function whose link is slower than planned."""
+    planned = port["expect"]["speed"]
+    for nic in live.functions(port) if planned else ():
+        observed = (nic["speed"] or 0) / 1000.0 or _rate(live.device(port))
+        if observed and observed < planned:
+            what, found = "speed of %s" % nic["netdev"], "%g Gb/s" % observed
+            run.fail("RV403", name, port["rail"], what, expected="%g Gb/s" % planned, found=found)
+            return
 
 
 def _rate(device: Row | None) -> float | None:
@@ -163,20 +252,58 @@ def _rate(device: Row | None) -> float | None:
     return device["rate"] if device and device["type"] == "hardware" else None
 
 
-def _device(run: Run, name: str, port: Row, live: Live) -> None:
+def _device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
     """Report an RDMA device that is missing, has another name, or is not ACTIVE."""
-    rail, planned = port["rail"], port["rdma"]
+    name, rail, planned = report.name, port["rail"], port["rdma"]
     if not live.part("rdma"):
         return
     device = live.device(port)
     if device is None:
-        soft = planned["type"] != "hardware"
-        cause = "the soft RDMA link was deleted (rdma link delete), or was not created at boot" if soft else None
-        expected = "%s (%s)" % (planned["name"] or "one", planned["type"])
-        run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", cause=cause)
+        _no_device(run, report, port, live)
     elif planned["name"] and device["device"] != planned["name"]:
         run.fail("RV406", name, rail, "RDMA device", expected=planned["name"], found=device["device"])
     elif device.get("state") not in (None, "ACTIVE"):
         found = "%s (%s)" % (device["state"], device.get("physical_state"))
-        about = _NO_SUBNET_MANAGER if device["link_layer"] == "infiniband" else {}
-        run.fail("RV407", name, rail, "RDMA device %s" % device["device"], expected="ACTIVE", found=found, **about)
+        what = "RDMA device %s" % device_name(live, device)
+        run.fail("RV407", name, rail, what, expected="ACTIVE", found=found, **_why_inactive(device))
+
+
+def _no_device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
+    """Report that a port has no RDMA device here, with what is known about it."""
+    name, rail, planned = report.name, port["rail"], port["rdma"]
+    holders = "; ".join(why for nic in live.functions(port) for why in nic.get("rdma_holders") or ())
+    label = planned["name"] or "one"
+    if planned.get("port"):
+        label += ":%d" % planned["port"]
+    expected = "%s (%s)" % (label, planned["type"])
+    if holders:
+        where = ("RV420", name, rail, "RDMA device")
+        if attachment_of(report.plan, port) == "host-device":
+            run.warn(*where, expected=expected, found="in another namespace", cause=holders, remedy=_IN_POD)
+            run.block(after(CODES["RV420"]), name, rail)
+        else:
+            run.fail(*where, expected=expected, found="in another namespace", cause=holders)
+        return
+    ports = [row for row in live.rdma if row["device"] == planned["name"]]
+    about: Row = {}
+    if ports:
+        known = ", ".join("%d %s" % (row["port"], row["netdev"] or "without netdev") for row in ports)
+        about["cause"] = "%s is present, and none of its ports is that of %s (ports: %s)" % (
+            *(planned["name"], port["netdev"], known),
+        )
+        about.update(remedy="correct rdma of the port in fabric.yml (DEVICE:PORT)", playbook=None)
+    elif planned["type"] != "hardware":
+        about["cause"] = "the soft RDMA link was deleted (rdma link delete), or was not created at boot"
+    run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", **about)
+
+
+def _why_inactive(device: Row) -> Row:
+    """Return cause and remedy of an RDMA port that is not ACTIVE, if they are known better than for any port."""
+    if device["link_layer"] != "infiniband":
+        return {}
+    if set(device.get("node_guid") or "") == {"0", ":"}:
+        return {"cause": "its node GUID is zero, and a subnet manager configures no such port", "remedy": _SET_GUID}
+    if device.get("physical_state") not in (None, "LINK_UP"):
+        cause = "the port has no link: its physical state is %s" % device["physical_state"]
+        return {"cause": cause, "remedy": CODES["RV402"].remedy}
+    return dict(_NO_SUBNET_MANAGER)

@@ -94,7 +94,8 @@ def _state(run: Run, rail: str, proven: t.AbstractSet[Place], unproven: t.Mappin
     nodes = [
         report.name for report in run.reports.values() if any(port["rail"] == rail for port in report.plan["ports"])
     ]
-    failures = [each for each in run.failures if rail in each.rails and each.code not in _CODES.values()]
+    own = [each for each in run.failures if rail in each.rails and not CODES[each.code].degraded]
+    failures = [each for each in own if each.code not in _CODES.values()]
     if failures:
         return {"state": FAILED, "why": failures[0].what}
     reasons = list(dict.fromkeys(reason.why for (_node, each), reason in unproven.items() if each == rail))

@@ -151,7 +151,8 @@ def _why_not(run: Run) -> None:
 def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
     """Return node -> rail -> ``ok``, ``failed`` or ``not checked``."""
     run = verdict.run
-    failed = {(node, rail) for each in run.failures for node in (each.node, each.peer) for rail in each.rails}
+    own = [each for each in run.failures if not CODES[each.code].degraded]
+    failed = {(node, rail) for each in own for node in (each.node, each.peer) for rail in each.rails}
     checked = _looked_at(run)
     cells: dict[str, dict[str, str]] = {}
     for report in run.reports.values():

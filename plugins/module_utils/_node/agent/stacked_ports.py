@@ -1,0 +1,119 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ports that are bonds or VLANs: whether an interface is the planned one, and which members of a bond carry traffic.
+
+A pod with CAP_NET_ADMIN can make a bond or VLAN with any name, and can move it to the node if no interface there has
+this name. So an interface is identified by its kind and by what is below it on the node: the kernel does not let a pod
+put an interface on a PCI function of the node.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import LowerSpec, RailSpec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+
+# Attribute of a VLAN in IFLA_INFO_DATA, see the kernel's if_link.h
+IFLA_VLAN_ID = 1
+NET = "/sys/class/net/%s"
+# Of a bond in mode 802.3ad
+AGGREGATION = "802.3ad"
+
+Find = t.Callable[[t.Union[int, str]], t.Optional[Link]]
+
+
+class Members(t.NamedTuple):
+    """The members of a bond. ``planned``: their number. ``problems``: a text per member that carries no traffic."""
+
+    planned: int
+    problems: tuple[str, ...]
+
+    @property
+    def active(self) -> int:
+        return max(0, self.planned - len(self.problems))
+
+
+def difference(system: System, find: Find, rail: RailSpec, link: Link) -> str:
+    """Return why the interface with the name of a port is not the planned one; empty if it is, or is a function's own.
+
+    :param find: returns a link of the node by its index or name.
+    """
+    lower = rail.lower
+    if lower is None:
+        return ""
+    base: Link | None = link
+    if lower.vlan is not None:
+        if link.kind != "vlan":
+            return "%s is not a VLAN" % link.name
+        number = codec.table(link.data).get(IFLA_VLAN_ID)
+        if number is None or codec.number(number) != lower.vlan:
+            observed = "unknown" if number is None else codec.number(number)
+            return "%s has the VLAN id %s, not %d" % (link.name, observed, lower.vlan)
+        base = find(link.below) if link.below and link.below_namespace is None else None
+        if base is None:
+            return "the interface below the VLAN %s is not on the node" % link.name
+    if base is None:
+        return ""
+    return _bond_difference(system, lower, base) if lower.bond else _function_difference(system, lower, base)
+
+
+def _function_difference(system: System, lower: LowerSpec, base: Link) -> str:
+    if base.kind is None and base.name in netdevs(system, lower):
+        return ""
+    return "%s is not the interface of %s" % (base.name, lower.functions[0])
+
+
+def _bond_difference(system: System, lower: LowerSpec, base: Link) -> str:
+    if base.kind != "bond":
+        return "%s is not a bond" % base.name
+    below, planned = _below(system, base.name), netdevs(system, lower)
+    others = [name for name in below if name not in planned]
+    if others:
+        return "%s has the member %s, which is not planned" % (base.name, others[0])
+    return "" if below else "%s has none of its members %s" % (base.name, ", ".join(lower.functions))
+
+
+def netdevs(system: System, lower: LowerSpec) -> dict[str, str]:
+    """Return the interfaces of the functions on the node: name -> PCI address."""
+    return {name: pci for pci in lower.functions for name in pci_functions.netdevs(system, pci)}
+
+
+def members(system: System, rail: RailSpec) -> Members | None:
+    """Return the members of a port's bond; None without a bond."""
+    lower = rail.lower
+    if lower is None or not lower.bond:
+        return None
+    bond = lower.bond
+    below, present = set(_below(system, bond)), netdevs(system, lower)
+    problems = ["%s has no interface on the node" % pci for pci in lower.functions if pci not in present.values()]
+    for name in present:
+        problem = _member_problem(system, bond, name) if name in below else "%s is not a member of %s" % (name, bond)
+        if problem:
+            problems.append(problem)
+    return Members(len(lower.functions), tuple(problems))
+
+
+def _member_problem(system: System, bond: str, name: str) -> str:
+    """Return why a member carries no traffic. A member that waits for its turn in active-backup has no problem."""
+    if system.read((NET % name) + "/carrier") != "1":
+        return "%s has no carrier" % name
+    member, own = (NET % name) + "/bonding_slave/", (NET % bond) + "/bonding/"
+    if system.read(member + "mii_status") not in (None, "up"):
+        return "%s is down in %s" % (name, bond)
+    if (system.read(own + "mode") or "").split(" ")[0] != AGGREGATION:
+        return ""
+    if system.read(own + "ad_partner_mac") in (None, "00:00:00:00:00:00"):
+        return "%s has no LACP partner" % name
+    if system.read(member + "ad_aggregator_id") != system.read(own + "ad_aggregator"):
+        return "%s is not in the aggregate of %s" % (name, bond)
+    return ""
+
+
+def _below(system: System, netdev: str) -> list[str]:
+    prefix = "lower_"
+    return [name[len(prefix) :] for name in system.listdir(NET % netdev) if name.startswith(prefix)]
