@@ -715,7 +715,7 @@ def test_an_error_of_lint_is_a_question_of_the_import(world: tuple[list[Document
     if wrong:
         assert errors(outcome) and "# DECIDE: " in outcome.text, [each.text() for each in wrong] + [outcome.text]
         # no line of the file was wrong before the questions are answered
-        assert {each.code for each in wrong} <= {"RY111", "RY220", "RY221", "RY313", "RY314"}, [
+        assert {each.code for each in wrong} <= {"RY111", "RY313", "RY314", "RY450"}, [
             [each.text() for each in wrong],
             outcome.text,
             [each.text() for each in outcome.findings],

@@ -848,6 +848,20 @@ def test_a_port_that_a_pod_has_is_held_and_where_pods_take_whole_devices_not_gon
     assert (warning["node"], warning["rail"], warning["found"], warning["cause"]) == (NODE, RAIL, "held", why)
 
 
+@pytest.mark.parametrize("index, failures", [(0, []), (2, []), (1, [("RV206", NODE, RAIL)])])
+def test_only_the_vfs_of_the_range_are_compared(index: int, failures: list[t.Any]) -> None:
+    parted = World(plan(4, SERVERS.replace("vfs: {count: 2,", "vfs: {count: 3, range: 1,")))
+    rows = parted.infos[NODE]["vfs"]
+    (row,) = [each for each in rows if each["pf"] == "0000:03:00.0"]
+    assert row["index"] == 1
+    if index == 1:
+        row["attributes"]["mac"] = "02:52:00:00:00:99"
+    else:
+        other = dict(row["attributes"], mac="02:52:00:00:00:99", trust=False)
+        rows.append(dict(row, index=index, attributes=other))
+    assert found(parted) == failures
+
+
 def test_persistent_differences_are_drift_and_a_warning_of_verify(world: World) -> None:
     path = "/etc/systemd/network/70-railyard-ens3.network"
     change = {"subject": path, "attribute": "content", "before": None, "after": "[Match]", "kind": "file"}

@@ -153,7 +153,8 @@ SLOTS_MANY = rule(
     "RY836 too-many-slots: More slots than devices on a port",
     _fabric(_SLOTS + ", vfs: {count: 4}", "sriov"),
     _fabric(_SLOTS + ", vfs: {count: 6}", "sriov"),
-    why="With sriov, slot K is VF K. With host-device a pod gets the port itself, which is one slot.",
+    why="With sriov, slot K is VF K, counted from the first VF of vfs.range. With host-device a pod gets the port"
+    " itself, which is one slot.",
 )
 
 

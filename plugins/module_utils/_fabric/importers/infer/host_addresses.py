@@ -156,6 +156,8 @@ def _cut_pods(draft: Draft, rail: Addressed, addresses: t.Mapping[str, int], fou
     remedy = "exclude them from the pool now, before a pod gets one"
     found.add(import_rules.HOST_IN_PODS, draft.place, message, remedy, "pods without them")
     rail.pods = without(rail.pods, [single(address, bits) for address in in_pods])
+    decide = "DECIDE: pods and hosts; the pool can give the addresses of ports to pods"
+    rail.note = "; ".join(filter(None, (rail.note, decide)))
 
 
 def _free(rail: Addressed, addresses: t.Mapping[str, int], facts: Facts) -> list[Range]:
