@@ -530,7 +530,7 @@ def test_two_managers_at_once_are_reported(tmp_path: Path) -> None:
     assert "unmanaged-devices" in text
 
 
-def test_a_bond_that_exists_before_its_file_is_announced_to_networkd(tmp_path: Path) -> None:
+def test_networkd_reads_a_bond_that_exists_before_its_file(tmp_path: Path) -> None:
     commands = Commands()
     system = node(tmp_path, commands=commands)
     path = "/etc/systemd/network/05-railyard-lower-bond0.netdev"
