@@ -232,22 +232,16 @@ class LowerLinks:
             return
         name = master.name if master else "interface %d" % link.master
         kind = (master.kind if master else None) or "master"
+        message = "%s is a member of %s (%s)" % (link.name, name, kind)
+        remedy = (
+            "take it out there (ip link set %s nomaster) with the file that makes it one, and run again" % link.name
+        )
         if part and part.master:
-            message = "%s is a member of %s (%s), not of the planned %s" % (link.name, name, kind, part.master)
-            remedy = (
-                "take it out there (ip link set %s nomaster) with the file that makes it one, and run again" % link.name
-            )
+            message += ", not of the planned %s" % part.master
         else:
-            message = "%s is a member of %s (%s), and a port that has a master gets no address" % (
-                link.name,
-                name,
-                kind,
-            )
-            remedy = "plan the port with %s: %s" % (
-                ("bond", "{name: %s, members: [...]}" % name)
-                if kind == BOND
-                else ("netdev", "that is not part of another interface, or managed: false with netdev %s" % name)
-            )
+            message += ", and a port that has a master gets no address"
+            if kind == BOND:
+                remedy = "plan the port with bond: {name: %s, members: [...]}, or set managed: false for it" % name
         self.errors.append(Refused(message, at(port, "pci" if port.pci else "netdev"), remedy))
 
     def _check_vlan(self, target: Target, part: Part) -> None:
