@@ -40,7 +40,7 @@ def nodes_of(plan: Plan) -> list[NodeInfo]:
 def result(node: Row, layer: str) -> Row:
     """One node, from ``railyard_node``."""
     gpus = _gpus(node)
-    nics = [_nic(node, port, layer) for port in node["ports"]]
+    nics = list({nic["pci"]: nic for port in node["ports"] for nic in _nics(node, port, layer)}.values())
     nics += [_other(other) for other in node["other_ports"]]
     nics.append(
         dict(_bare(MANAGEMENT, "eno1"), vendor="8086", device="1563", speed=10000, management_path="eno1 carries this")
@@ -48,7 +48,12 @@ def result(node: Row, layer: str) -> Row:
     return {
         "system": {"rdma_mode": node["rdma_mode"]},
         "nics": sorted(nics, key=lambda nic: nic["pci"]),
-        "rdma": [row for port in node["ports"] for row in _rdma(port, _pci(port), layer)],
+        "interfaces": list({row["netdev"]: row for port in node["ports"] for row in _interfaces(port)}.values()),
+        "rdma": list(
+            {
+                (row["device"], row["port"]): row for port in node["ports"] for row in _rdma(port, _pci(port), layer)
+            }.values()
+        ),
         "gpus": [_gpu(number, pci, gpus, node) for number, pci in sorted(gpus.items())],
         "vfs": [row for port in node["ports"] for row in _vfs(port)],
         "ip": _ip(node["ports"]),
@@ -56,7 +61,9 @@ def result(node: Row, layer: str) -> Row:
 
 
 def _pci(port: Row) -> str:
-    """A port that the plan knows by its slot has some address."""
+    """A port that the plan knows by its slot has some address. The device of a bond is on its first function."""
+    if port.get("lower"):
+        return str(port["lower"]["functions"][0]["pci"])
     return port["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
 
 
@@ -114,15 +121,62 @@ def _nic(node: Row, port: Row, layer: str) -> Row:
     )
 
 
+def _nics(node: Row, port: Row, layer: str) -> list[Row]:
+    """The functions of a port, one or those of a bond or VLAN."""
+    nic, lower = _nic(node, port, layer), port.get("lower")
+    if not lower:
+        return [nic]
+    master = lower["bond"]["name"] if lower["bond"] else None
+    rows = [
+        dict(nic, pci=each["pci"], netdev=each["netdev"], master=master, rdma=[], mac=None)
+        for each in lower["functions"]
+    ]
+    rows[0]["rdma"] = nic["rdma"]
+    return rows
+
+
+def _interfaces(port: Row) -> list[Row]:
+    """The bond and VLAN of a port. A leaf with MAC address 02:aa:... answers LACP."""
+    lower, found = port.get("lower"), []
+    if not lower:
+        return []
+    functions = [each["pci"] for each in lower["functions"]]
+    mac = "02:00:00:01:%02x:00" % int(functions[0][5:7], 16)
+    row = {"functions": functions, "master": None, "vlan": None, "mac": mac, "mtu": port["mtu"], "up": True}
+    row.update(operstate="up", carrier=True, rdma=[port["rdma"]["name"]], management_path=None, bond=None)
+    row["managed"] = port.get("managed", True)
+    if lower["bond"]:
+        names, bond = [each["netdev"] for each in lower["functions"]], lower["bond"]
+        lacp = bond["mode"] == "802.3ad"
+        partner, aggregator = ("02:aa:00:00:00:01", 1) if lacp else (None, None)
+        members = [
+            {"netdev": name, "state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner}
+            for name in names
+        ]
+        state = {key: bond[key] for key in ("mode", "hash_policy", "lacp_rate", "primary", "min_links")}
+        state.update(miimon=100, active=None if lacp else names[0], aggregator=aggregator, partner_mac=partner)
+        state["min_links"] = bond["min_links"] or (0 if lacp else None)
+        state["members"] = members
+        found.append(dict(row, netdev=bond["name"], kind="bond", lower=names, bond=state))
+    if lower["vlan"]:
+        found.append(
+            dict(row, netdev=port["netdev"], kind="vlan", lower=[lower["parent"]], vlan=lower["vlan"], bond=None)
+        )
+    return found
+
+
 def _other(other: Row) -> Row:
     return dict(_bare(other["pci"], other["netdev"]), device="101d", speed=100000, rdma=["mlx5_77"])
 
 
 def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
-    row = {"device": device, "port": 1, "type": port["rdma"]["type"], "rate": 100.0}
+    row = {"device": device, "port": port["rdma"].get("port", 1), "type": port["rdma"]["type"], "rate": 100.0}
     row["link_layer"] = port.get("link_layer") or layer
-    return [dict(row, netdev=port["netdev"], pci=pci)]
+    lower = port.get("lower")
+    # the driver reports a member as the netdev of a bond's device
+    netdev = lower["functions"][0]["netdev"] if lower else port["netdev"]
+    return [dict(row, netdev=netdev, pci=pci)]
 
 
 def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:

@@ -78,12 +78,12 @@ def wrong_answers(run: Run) -> dict[Place, list[Wrong]]:
 
 
 def answers_text(netdev: str, answers: t.Sequence[Wrong]) -> str:
-    """Return for which addresses of other ports a port answers."""
+    """Return the addresses of other ports for which a netdev answers, as text."""
     return "%s answers for %s" % (netdev, first_of([str(each) for each in answers], _SHOWN))
 
 
 def report_sysctls(run: Run, differing: t.Mapping[str, t.Mapping[str, t.Sequence[Row]]]) -> None:
-    """Report the ARP settings of ports on one network that are not as planned, once per node and network.
+    """Report the ARP settings of ports on one network that are not as planned, together for each node and network.
 
     :param differing: node -> rail -> rows with ``key``, ``netdev``, ``expected`` and ``found``.
     """

@@ -11,7 +11,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import LINK_TYPE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    functions,
+    is_managed,
+    link_layer_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import HOSTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
@@ -101,7 +105,7 @@ def interface(run: Run, report: NodeReport, port: Row) -> bool:
             return False
         if (row["vlan"], row["lower"]) != (lower["vlan"], [lower["parent"]]):
             expected, found = _vlan(lower["vlan"], [lower["parent"]]), _vlan(row["vlan"], row["lower"])
-            run.fail("RV419", name, rail, port["netdev"], expected=expected, found=found)
+            run.fail("RV419", name, rail, port["netdev"], expected=expected, found=found, **_other_program(port, row))
             return False
     return not (row and row.get("master") and _below(run, report, port, row, live))
 
@@ -172,7 +176,7 @@ def _plan(row: Row) -> str:
     if row["kind"] == "vlan":
         below = row["lower"][0] if row["lower"] else "the NIC"
         return "plan the VLAN with vlan: {id: %s, name: %s} for the port of %s" % (row["vlan"], row["netdev"], below)
-    return "a %s cannot be a rail port: plan a NIC, bond or VLAN that is not below it" % row["kind"]
+    return "%s cannot be a rail port: plan a NIC, bond or VLAN that is not below it" % _article(row["kind"])
 
 
 def _names(live: Live, port: Row) -> str:
@@ -191,15 +195,25 @@ def _name(live: Live, function: t.Mapping[str, t.Any]) -> str:
 def _bond(run: Run, report: NodeReport, port: Row, row: Row) -> None:
     """Compare a bond with the plan, and check the state of its members."""
     name, rail, planned, state = report.name, port["rail"], port["lower"]["bond"], row["bond"] or {}
+    bond, about = row["netdev"], _other_program(port, row)
     _members(run, report, port, row)
     if state.get("mode") not in (None, planned["mode"]):
-        run.fail("RV415", name, rail, "mode of %s" % row["netdev"], expected=planned["mode"], found=state["mode"])
+        found = state["mode"]
+        run.fail("RV415", name, rail, "mode of %s" % bond, expected=planned["mode"], found=found, **about)
         return
     for key, words in _SETTINGS.items():
         spec, observed = planned.get(key), state.get(key)
         if spec is not None and spec != observed and key in state:
-            run.fail("RV416", name, rail, "%s of %s" % (words, row["netdev"]), expected=spec, found=observed or "none")
+            found = "none" if observed is None else observed
+            run.fail("RV416", name, rail, "%s of %s" % (words, bond), expected=spec, found=found, **about)
     _links(run, report, port, row)
+
+
+def _other_program(port: Row, row: Row) -> Row:
+    """Return the cause of a difference in a bond or VLAN that Railyard has not made although it should."""
+    if row.get("managed") is False and is_managed(port):
+        return {"cause": "another program made it: Railyard has not"}
+    return {}
 
 
 def _members(run: Run, report: NodeReport, port: Row, row: Row) -> None:
@@ -207,7 +221,7 @@ def _members(run: Run, report: NodeReport, port: Row, row: Row) -> None:
     name, rail, live, bond = report.name, port["rail"], report.live, row["netdev"]
     for function in functions(port):
         nic = live.nic(function)
-        about: Row = {"expected": "a member of %s" % bond}
+        about: Row = dict(_other_program(port, row), expected="a member of %s" % bond)
         if nic is None:
             about.update(found="no PCI function %s" % function["pci"], cause=CODES["RV201"].cause)
             about.update(remedy=CODES["RV201"].remedy, playbook=None)
@@ -227,7 +241,8 @@ def _members(run: Run, report: NodeReport, port: Row, row: Row) -> None:
     if others:
         expected = _names(live, port)
         found = ", ".join(row["lower"])
-        run.fail("RV416", name, rail, "members of %s" % bond, expected=expected, found=found)
+        what = "members of %s" % bond
+        run.fail("RV416", name, rail, what, expected=expected, found=found, **_other_program(port, row))
 
 
 def _links(run: Run, report: NodeReport, port: Row, row: Row) -> None:
@@ -246,6 +261,8 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row) -> None:
         return
     silent = [each for each in linked if _partner(each) is None]
     if len(silent) == len(linked):
+        if state.get("partner_mac"):
+            return  # the node does not show the partner of each member
         found = "no partner on %s" % ", ".join(each["netdev"] for each in linked)
         run.fail("RV417", name, rail, "LACP of %s" % row["netdev"], expected="a partner", found=found)
         return

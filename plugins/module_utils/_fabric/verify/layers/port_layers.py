@@ -258,7 +258,7 @@ def _device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
     if not live.part("rdma"):
         return
     device = live.device(port)
-    if device is None:
+    if device is None or (planned.get("port") and device["netdev"] and device["netdev"] not in live.rdma_netdevs(port)):
         _no_device(run, report, port, live)
     elif planned["name"] and device["device"] != planned["name"]:
         run.fail("RV406", name, rail, "RDMA device", expected=planned["name"], found=device["device"])
@@ -287,14 +287,20 @@ def _no_device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
     ports = [row for row in live.rdma if row["device"] == planned["name"]]
     about: Row = {}
     if ports:
-        known = ", ".join("%d %s" % (row["port"], row["netdev"] or "without netdev") for row in ports)
-        about["cause"] = "%s is present, and none of its ports is that of %s (ports: %s)" % (
-            *(planned["name"], port["netdev"], known),
+        owner = next((row["netdev"] for row in ports if row["port"] == planned.get("port")), None)
+        known = ", ".join("%d %s" % (row["port"], row["netdev"]) for row in ports if row["netdev"]) or "none"
+        about["cause"] = (
+            "port %d of %s is that of %s" % (planned["port"], planned["name"], owner)
+            if owner
+            else "%s is present, and none of its ports is that of %s (ports with a netdev: %s)"
+            % (planned["name"], port["netdev"], known)
         )
         about.update(remedy="correct rdma of the port in fabric.yml (DEVICE:PORT)", playbook=None)
     elif planned["type"] != "hardware":
         about["cause"] = "the soft RDMA link was deleted (rdma link delete), or was not created at boot"
-    run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", **about)
+    run.fail(
+        "RV405", name, rail, "RDMA device", expected=expected, found="none of this port" if ports else "none", **about
+    )
 
 
 def _why_inactive(device: Row) -> Row:
