@@ -18,8 +18,9 @@ description:
   - It reads Spiderpool's SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator and Helm values;
     the SR-IOV operator's SriovNetworkNodePolicy, SriovNetwork and SriovIBNetwork; the configuration of the RDMA shared
     device plugin and the SR-IOV device plugin; NetworkAttachmentDefinition; NVIDIA's NicClusterPolicy,
-    NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; and requests of
-    pods.
+    NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; Helm values of the
+    Network Operator; requests of pods; and the interfaces of nodes, from nmstate, netplan, ifcfg files, keyfiles of
+    NetworkManager and systemd-networkd.
   - Mistakes are corrected if the intent is certain. Each value that is corrected, inferred, not understood or not
     imported is a finding with file, line, remedy and the written value. Findings that differ only in names and numbers
     are one finding. The codes of findings are in C(docs/import.md).
@@ -32,8 +33,9 @@ extends_documentation_fragment:
 options:
   paths:
     description:
-      - The files, or directories of files. In a directory, all files with the extension of a manifest, page or script
-        are read.
+      - The files, or directories of files. In a directory, all files with the extension of a manifest, page or script,
+        and files that configure interfaces, are read.
+      - A file that configures interfaces belongs to the node whose name it or one of its folders has.
     type: list
     elements: path
     required: true

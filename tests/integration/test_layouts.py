@@ -198,7 +198,7 @@ class Layout:
             nodes = {each.node for each in found} | ({each.peer for each in found} if fault.either else set())
             assert fault.node in nodes, (name, lines)
             assert any(fault.found in each.line() for each in found), (name, lines)
-        # nothing is reported of rails without a fault, and no card is said to be gone
+        # no failure is on a rail without a fault, and no card is reported as missing
         assert {each.rail for each in failures} == {fault.rail for fault in faults.values()}, lines
         assert "RV201" not in {each.code for each in failures}, lines
         self.faults.converge()
@@ -301,7 +301,7 @@ def test_bonds_and_vlans_are_prepared(bonds: Layout) -> None:
         assert node.run("cat %s/ad_partner_mac" % BONDING).strip() == "02:1e:af:00:01:00"
         # soft RDMA: the device of the VLAN is that of the bond below it
         devices = {row["ifname"]: row["netdev"] for row in node.json("rdma -j link")}
-        assert devices == {"rxe_stor1": "bond0", "rxe_stor2": "bond1", "rxe_stor3": "enp5s0"}
+        assert devices == {"rxe_%s" % name: name for name in ("bond0", "bond1", "enp5s0")}
     assert bonds.failures(DRIFT) == []
 
 

@@ -118,6 +118,7 @@ def test_a_vlan_on_a_bond_is_made_changed_and_removed(guest: Node) -> None:
     assert guest.run("ls /etc/systemd/network | grep railyard || true") == ""
 
 
+@pytest.mark.long
 def test_drift_of_a_bond_is_corrected(guest: Node) -> None:
     ports = [on_bond(LACP)]
     converged(guest, ports)
@@ -134,6 +135,7 @@ def test_drift_of_a_bond_is_corrected(guest: Node) -> None:
     assert members(guest) == {"enp1s0", "enp2s0"}
 
 
+@pytest.mark.long
 def test_another_mode_is_set_only_while_no_pod_uses_the_bond(guest: Node) -> None:
     converged(guest, [on_bond()])
     index = links(guest)["bond0.100"]["ifindex"]
@@ -174,9 +176,13 @@ def test_a_bond_of_others_is_adopted_or_refused(guest: Node) -> None:
     assert ("bond0", "interface") not in [(each["subject"], each["attribute"]) for each in changes]
     guest.module("rail_ports", state="absent")
     assert "bond0" in links(guest) and "bond0.100" not in links(guest)
+    # nothing is created, so that the back-end learns of the bond only by its file
+    converged(guest, [port(1, "bond0", below(ACTIVE_BACKUP))])
+    guest.module("rail_ports", state="absent")
+    assert "bond0" in links(guest)
 
 
-@pytest.mark.parametrize("kind", ["bridge", "vrf table 999"])
+@pytest.mark.parametrize("kind", [pytest.param("bridge", marks=pytest.mark.long), "vrf table 999"])
 def test_a_port_with_another_master_is_refused(guest: Node, kind: str) -> None:
     guest.run("ip link add vrf9 type %s; ip link set enp3s0 master vrf9" % kind)
     with pytest.raises(Failed, match=r"enp3s0 is a member of vrf9 \(%s\)" % kind.split()[0]):
@@ -185,6 +191,7 @@ def test_a_port_with_another_master_is_refused(guest: Node, kind: str) -> None:
         guest.module("rail_ports", ports=[on_bond(functions=FUNCTIONS)])
 
 
+@pytest.mark.long
 def test_a_vlan_beside_the_port_itself(guest: Node) -> None:
     """Two rails on one function, and the function as a plain rail port before and after."""
     plain = port(2, "enp3s0", None, pci="0000:03:00.0")

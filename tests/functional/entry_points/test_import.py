@@ -92,6 +92,15 @@ def test_nodes_are_names_ranges_or_a_mapping() -> None:
             fabric_import._nodes(wrong)
 
 
+def test_files_that_configure_interfaces_are_read(tmp_path: Path) -> None:
+    names = ["ai-1/10-rail.network", "ai-1/rail.nmconnection", "ai-2/ifcfg-ens1np0", "ai-2/bond0.netdev", "pools.yml"]
+    for name in [*names, "ai-1/notes.odt", "ai-1/.ifcfg-old"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    found = fabric_import._files([str(tmp_path)])
+    assert [name[-len(each) :] for name, each in zip(found, sorted(names))] == sorted(names) and len(found) == 5
+
+
 def test_missing_files_are_reported(tmp_path: Path) -> None:
     for wrong, message in (([], "no file is given"), ([str(tmp_path)], "the directory contains no manifest")):
         with pytest.raises(RailyardError, match=message):

@@ -8,6 +8,7 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import NodeInfo
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 Row = t.Dict[str, t.Any]
@@ -40,7 +41,7 @@ def nodes_of(plan: Plan) -> list[NodeInfo]:
 def result(node: Row, layer: str) -> Row:
     """One node, from ``railyard_node``."""
     gpus = _gpus(node)
-    nics = list({nic["pci"]: nic for port in node["ports"] for nic in _nics(node, port, layer)}.values())
+    nics = list({row["pci"]: row for port in node["ports"] for row in _nics(node, port, layer)}.values())
     nics += [_other(other) for other in node["other_ports"]]
     nics.append(
         dict(_bare(MANAGEMENT, "eno1"), vendor="8086", device="1563", speed=10000, management_path="eno1 carries this")
@@ -61,10 +62,9 @@ def result(node: Row, layer: str) -> Row:
 
 
 def _pci(port: Row) -> str:
-    """A port that the plan knows by its slot has some address. The device of a bond is on its first function."""
-    if port.get("lower"):
-        return str(port["lower"]["functions"][0]["pci"])
-    return port["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
+    """A port that the plan knows by its slot has some address."""
+    functions = port_view.functions(port)
+    return functions[0]["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
 
 
 def _gpus(node: Row) -> dict[int, str]:
@@ -75,6 +75,7 @@ def _gpus(node: Row) -> dict[int, str]:
 def _bare(pci: str, netdev: str | None) -> Row:
     return {
         "netdev": netdev,
+        "master": None,
         "pci": pci,
         "pci_path": ["pci0000:00", pci],
         "vendor": "15b3",
@@ -105,63 +106,47 @@ def _bare(pci: str, netdev: str | None) -> Row:
     }
 
 
-def _nic(node: Row, port: Row, layer: str) -> Row:
+def _nics(node: Row, port: Row, layer: str) -> list[Row]:
+    """The functions of a port. The first has the RDMA device."""
     soft = port["rdma"]["type"] != "hardware"
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
-    expect = port["expect"]
-    return dict(
-        _bare(_pci(port), port["netdev"]),
-        slot=(port["match"] or {}).get("slot"),
-        serial=(port["match"] or {}).get("serial"),
-        link_layer=port.get("link_layer") or layer,
-        mtu=port["mtu"],
-        speed=expect["speed"] * 1000 if expect["speed"] else None,
-        rdma=[] if soft else [device],
-        vfs=port["vfs"]["count"] if port["vfs"] else 0,
-    )
-
-
-def _nics(node: Row, port: Row, layer: str) -> list[Row]:
-    """The functions of a port, one or those of a bond or VLAN."""
-    nic, lower = _nic(node, port, layer), port.get("lower")
-    if not lower:
-        return [nic]
-    master = lower["bond"]["name"] if lower["bond"] else None
-    rows = [
-        dict(nic, pci=each["pci"], netdev=each["netdev"], master=master, rdma=[], mac=None)
-        for each in lower["functions"]
+    expect, bond = port["expect"], (port.get("lower") or {}).get("bond")
+    return [
+        dict(
+            _bare(function["pci"] or _pci(port), function["netdev"] or "port%dm%d" % (port["number"], at)),
+            master=bond["name"] if bond else None,
+            slot=(function["match"] or {}).get("slot"),
+            serial=(function["match"] or {}).get("serial"),
+            link_layer=port.get("link_layer") or layer,
+            mtu=port["mtu"],
+            speed=expect["speed"] * 1000 if expect["speed"] else None,
+            rdma=[] if soft or at else [device],
+            vfs=port["vfs"]["count"] if port["vfs"] else 0,
+        )
+        for at, function in enumerate(port_view.functions(port))
     ]
-    rows[0]["rdma"] = nic["rdma"]
-    return rows
 
 
 def _interfaces(port: Row) -> list[Row]:
-    """The bond and VLAN of a port. A leaf with MAC address 02:aa:... answers LACP."""
-    lower, found = port.get("lower"), []
+    """The bond and the VLAN of a port. One switch answers LACP on all members."""
+    lower = port.get("lower")
     if not lower:
         return []
-    functions = [each["pci"] for each in lower["functions"]]
-    mac = "02:00:00:01:%02x:00" % int(functions[0][5:7], 16)
-    row = {"functions": functions, "master": None, "vlan": None, "mac": mac, "mtu": port["mtu"], "up": True}
-    row.update(operstate="up", carrier=True, rdma=[port["rdma"]["name"]], management_path=None, bond=None)
-    row["managed"] = port.get("managed", True)
+    names = netdevs(port)
+    mac = "02:00:00:01:%02x:00" % int(_pci(port)[5:7], 16)
+    common = {"functions": [each["pci"] for each in lower["functions"]], "master": None, "mtu": port["mtu"], "up": True}
+    common.update({"operstate": "up", "carrier": True, "rdma": [port["rdma"]["name"]], "management_path": None})
+    common.update({"mac": mac, "managed": port_view.is_managed(port), "vlan": None, "bond": None})
+    found = []
     if lower["bond"]:
-        names, bond = [each["netdev"] for each in lower["functions"]], lower["bond"]
-        lacp = bond["mode"] == "802.3ad"
-        partner, aggregator = ("02:aa:00:00:00:01", 1) if lacp else (None, None)
-        members = [
-            {"netdev": name, "state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner}
-            for name in names
-        ]
-        state = {key: bond[key] for key in ("mode", "hash_policy", "lacp_rate", "primary", "min_links")}
-        state.update(miimon=100, active=None if lacp else names[0], aggregator=aggregator, partner_mac=partner)
-        state["min_links"] = bond["min_links"] or (0 if lacp else None)
-        state["members"] = members
-        found.append(dict(row, netdev=bond["name"], kind="bond", lower=names, bond=state))
+        bond = dict(lower["bond"])
+        partner, aggregator = ("02:aa:00:00:00:01", 1) if bond["mode"] == "802.3ad" else (None, None)
+        member = {"state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner}
+        bond.update(aggregator=aggregator, partner_mac=partner, members=[dict(member, netdev=each) for each in names])
+        found.append(dict(common, netdev=bond.pop("name"), kind="bond", lower=names, bond=bond))
     if lower["vlan"]:
-        found.append(
-            dict(row, netdev=port["netdev"], kind="vlan", lower=[lower["parent"]], vlan=lower["vlan"], bond=None)
-        )
+        parent = lower["parent"] or names[0]
+        found.append(dict(common, netdev=port["netdev"], kind="vlan", lower=[parent], vlan=lower["vlan"]))
     return found
 
 
@@ -171,12 +156,16 @@ def _other(other: Row) -> Row:
 
 def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
-    row = {"device": device, "port": port["rdma"].get("port", 1), "type": port["rdma"]["type"], "rate": 100.0}
+    row = {"device": device, "port": port["rdma"].get("port", 1), "type": port["rdma"]["type"]}
+    row["rate"] = 100.0
     row["link_layer"] = port.get("link_layer") or layer
-    lower = port.get("lower")
     # the driver reports a member as the netdev of a bond's device
-    netdev = lower["functions"][0]["netdev"] if lower else port["netdev"]
-    return [dict(row, netdev=netdev, pci=pci)]
+    return [dict(row, netdev=netdevs(port)[0], pci=pci)]
+
+
+def netdevs(port: Row) -> list[str]:
+    """The netdevs of the functions of a port."""
+    return [row["netdev"] for row in _nics({}, port, "ethernet")]
 
 
 def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:

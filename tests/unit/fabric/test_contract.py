@@ -22,7 +22,10 @@ WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabr
 
 # Keys that only rails with values of their own have, and the inventories with such rails.
 KIND = ("role", "link_layer", "attachment", "qos")
-KINDS = ("ib-compute-roce-storage",)
+KINDS = ("ib-compute-roce-storage", "vlan-roce")
+# Keys that only ports with a bond or VLAN, or with an interface of others, have, and the inventories with such ports.
+LOWER = ("lower", "managed")
+LOWERS = ("bonded-roce", "vlan-roce")
 
 
 def _page(name: str) -> str:
@@ -50,7 +53,14 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
         found = plan.node_vars(planned)
         assert list(found) == [key for key in found if key in node] and set(found) == set(node)
         for each in found["ports"]:
-            assert set(each) - set(KIND) == set(port) - set(KIND)
+            optional = {*KIND, *LOWER}
+            assert set(each) - optional == set(port) - optional
+            assert name in LOWERS or not set(each) & set(LOWER)
+            if "lower" in each:
+                assert set(each["lower"]) == set(port["lower"])
+                assert not each["lower"]["bond"] or set(each["lower"]["bond"]) == set(port["lower"]["bond"])
+                functions = [set(function) - {"leaf"} for function in each["lower"]["functions"]]
+                assert all(keys == set(port["lower"]["functions"][0]) for keys in functions)
             assert name in KINDS or not set(each) & set(KIND)
             for key in ("rdma", "expect", "leaf", "pods", "names"):
                 assert each[key] is None or set(each[key]) == set(port[key]), key
@@ -77,7 +87,8 @@ def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
             assert sum(each["capacity"]["taken"].values()) + each["capacity"]["pods"] == each["capacity"]["addresses"]
         assert all(set(network) == set(rail["networks"][0]) for network in each["networks"])
     for unit in document["units"]:
-        assert set(unit) == set(wanted["units"][0]) and len(unit["leaves"]) == len(document["rails"])
+        assert set(unit) == set(wanted["units"][0])
+        assert len({leaf["rail"] for leaf in unit["leaves"]}) == len(document["rails"])
 
 
 def test_the_page_of_the_file_has_the_table_of_attachments() -> None:

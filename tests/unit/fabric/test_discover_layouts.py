@@ -183,18 +183,22 @@ def test_settings_of_bonds_are_kept_and_a_bond_of_railyard_is_managed() -> None:
     }
 
 
-def test_names_of_members_that_differ_are_not_written() -> None:
+def test_names_of_members_that_differ_are_findings() -> None:
     template = two_bonds(mode="active-backup", hash_policy=None, lacp_rate=None)
     for at, row in enumerate(template["interfaces"], 1):
         row["bond"]["primary"] = "ens%df0np0" % at
-    infos = nodes(template, of_bonds)
-    text = json.dumps(infos[1].result).replace("ens1f", "eth1f")
-    infos[1] = infos[1]._replace(result=json.loads(text))
-    _outcome, file = discovered(infos)
-    port = file["profiles"]["server"]["ports"]["gpu01"]
-    assert (
-        port["bond"]["members"] == [{"pci": "0000:18:00.0"}, {"pci": "0000:18:00.1"}] and "primary" not in port["bond"]
-    )
+    infos = nodes(template, of_bonds, 3)
+    infos[1] = infos[1]._replace(result=json.loads(json.dumps(infos[1].result).replace("ens1f", "eth1f")))
+    outcome, file = discovered(infos)
+    bond = file["profiles"]["server"]["ports"]["gpu01"]["bond"]
+    assert [member["netdev"] for member in bond["members"]] == ["ens1f0np0", "ens1f1np1"]
+    assert bond["primary"] == "ens1f0np0"
+    found = [(each.nodes, each.message) for each in outcome.findings if each.code == "DS405"]
+    assert found == [
+        (("ai-2",), "0000:18:00.%d, a member of bond0, does not have the name ens1f%dnp%d" % (at, at, at))
+        for at in range(2)
+    ]
+    assert "DS408" not in codes(outcome)
 
 
 def test_a_node_with_another_bond_is_a_finding() -> None:
@@ -245,28 +249,49 @@ def test_vlans_on_functions_and_a_name_of_its_own() -> None:
     assert "DS215" not in codes(outcome)
 
 
-def test_further_vlans_on_a_port_are_named() -> None:
+def further_vlans(number: int) -> Row:
+    return {
+        "ens1np0.100": "172.16.1.%d/24" % number,
+        "ens1np0.200": "172.18.1.%d/24" % number,
+        "ens2np0": "172.16.2.%d/24" % number,
+        "ens2np0.300": "172.18.2.%d/24" % number,
+    }
+
+
+def on_two_ports() -> Row:
     template = plain()
     template["interfaces"] = [
         interface("ens1np0.200", "vlan", ["ens1np0"], vlan=200),
         interface("ens1np0.100", "vlan", ["ens1np0"], vlan=100),
         interface("ens2np0.300", "vlan", ["ens2np0"], vlan=300),
     ]
+    return template
 
-    def addresses(number: int) -> Row:
-        return {
-            "ens1np0.100": "172.16.1.%d/24" % number,
-            "ens1np0.200": "172.18.1.%d/24" % number,
-            "ens2np0": "172.16.2.%d/24" % number,
-            "ens2np0.300": "172.18.2.%d/24" % number,
-        }
 
-    outcome, file = discovered(nodes(template, addresses))
+def test_further_vlans_on_a_port_are_storage_rails() -> None:
+    outcome, file = discovered(nodes(on_two_ports(), further_vlans))
     ports = file["profiles"]["server"]["ports"]
-    assert ports["gpu01"]["vlan"] == 100 and "vlan" not in ports["gpu02"]
+    assert {rail: (port["netdev"], port.get("vlan"), port.get("gpu")) for rail, port in ports.items()} == {
+        "gpu01": ("ens1np0", 100, 0),
+        "gpu02": ("ens2np0", None, 1),
+        "stor1": ("ens1np0", 200, None),
+        "stor2": ("ens2np0", 300, None),
+    }
+    # the number of a port is only needed if a device has several
+    assert not any("rdma" in port for port in ports.values())
+    assert list(file["profiles"]["server"]["other_ports"]) == ["eno1"]
+
+
+def test_further_vlans_without_rdma_are_named() -> None:
+    template = on_two_ports()
+    for row in template["nics"]:
+        row["rdma"] = []
+    template["rdma"] = []
+    outcome, file = proposed(nodes(template, further_vlans))
+    assert list(file["profiles"]["server"]["ports"]) == ["gpu01", "gpu02"]
     assert of(outcome, "DS215") == [
-        "ens1np0.200 is another VLAN with addresses on ens1np0, the interface of a port",
-        "ens2np0.300 is another VLAN with addresses on ens2np0, the interface of a port",
+        "ens1np0.200 is another VLAN with addresses on ens1np0",
+        "ens2np0.300 is another VLAN with addresses on ens2np0",
     ]
 
 
@@ -363,7 +388,7 @@ def of_planes(number: int) -> Row:
 
 @pytest.mark.parametrize("name", ["mlx5_0", "roce_r1"])
 def test_planes_that_share_a_device_have_the_numbers_of_its_ports(name: str) -> None:
-    outcome, file = proposed(nodes(planes(name), of_planes))
+    outcome, file = discovered(nodes(planes(name), of_planes))
     ports = file["profiles"]["server"]["ports"]
     assert {rail: (port["netdev"], port["rdma"]) for rail, port in ports.items()} == {
         "gpu01p%d" % (at + 1): ("eth_r1_p%d" % at, "%s:%d" % (name, 3 * at + 3)) for at in range(4)
@@ -377,7 +402,7 @@ def test_nodes_with_other_names_of_a_shared_device_get_none() -> None:
     for row in infos[1].result["rdma"]:
         row["device"] = "mlx5_7"
     infos[1].result["nics"][0]["rdma"] = ["mlx5_7"]
-    _outcome, file = proposed(infos)
+    _outcome, file = discovered(infos)
     assert not any("rdma" in port for port in file["profiles"]["server"]["ports"].values())
 
 
@@ -387,7 +412,7 @@ def test_a_device_with_a_port_for_each_rail() -> None:
     devices = [device("roce0", "0000:18:00.0", "eth%d" % at, at + 1) for at in range(4)]
     template = info(nics, devices, (), [[row["pci"]] for row in nics])
     infos = nodes(template, lambda number: {"eth%d" % at: "172.16.%d.%d/24" % (at, number) for at in range(4)})
-    _outcome, file = proposed(infos)
+    _outcome, file = discovered(infos)
     assert [port["rdma"] for port in file["profiles"]["server"]["ports"].values()] == [
         *("roce0:1", "roce0:2", "roce0:3", "roce0:4"),
     ]
@@ -399,7 +424,7 @@ def test_two_netdevs_on_a_function_are_two_ports() -> None:
     devices = [device("mlx4_0", "0000:18:00.0", "ens1", 1), device("mlx4_0", "0000:18:00.0", "ens1d1", 2)]
     template = info(nics, devices, (), [["0000:18:00.0"]])
     infos = nodes(template, lambda number: {"ens1": "172.16.1.%d/24" % number, "ens1d1": "172.16.2.%d/24" % number})
-    outcome, file = proposed(infos)
+    outcome, file = discovered(infos)
     assert list(file["profiles"]["server"]["ports"].values()) == [
         {"netdev": "ens1", "rdma": "mlx4_0:1", "gpu": 0},
         {"netdev": "ens1d1", "rdma": "mlx4_0:2", "gpu": 0},

@@ -112,11 +112,22 @@ def _networkd(node: str, netdev: str, address: str) -> dict[str, str]:
     return {"%s/etc/systemd/network/10-rail.network" % node: text}
 
 
+def _cloud_init(node: str, netdev: str, address: str) -> dict[str, str]:
+    subnets = "subnets: [{type: static, address: %s, netmask: 255.255.255.0}]" % address
+    text = "version: 1\nconfig:\n  - {type: physical, name: %s, mtu: 9000, %s}\n" % (netdev, subnets)
+    return {"%s/network-config.yaml" % node: text}
+
+
+def _cloud_init_2(node: str, netdev: str, address: str) -> dict[str, str]:
+    text = "version: 2\nethernets:\n  nic0:\n    set-name: %s\n    match: {macaddress: 'b8:3f:d2:00:00:01'}\n"
+    return {"%s/network-config.yaml" % node: text % netdev + "    addresses: [%s/24]\n" % address}
+
+
 def _plain_nmstate(node: str, netdev: str, address: str) -> dict[str, str]:
     return {"%s.yml" % node: yaml_text.dump_all([nmstate(node, netdev, address)["spec"]["desiredState"]])}
 
 
-SOURCES = (_netplan, _ifcfg, _keyfile, _networkd, _plain_nmstate)
+SOURCES = (_netplan, _ifcfg, _keyfile, _networkd, _plain_nmstate, _cloud_init, _cloud_init_2)
 
 
 @pytest.mark.parametrize("source", ["policy", *SOURCES])
@@ -344,6 +355,46 @@ def test_any_selector_separates_objects(form: str) -> None:
     assert len(data(outcome)["profiles"]) == 2 and len(data(outcome)["rails"]) == 2, outcome.text
 
 
+def test_configurations_of_daemon_sets_are_for_their_nodes() -> None:
+    documents = [macvlan(1, "eth1"), macvlan(2, "eth2")]
+    for model, netdevs in (("a", ("eth1", "eth2")), ("b", ("eth2", "eth4"))):
+        entries = [shared("rail%d" % rail, name, "ether") for rail, name in enumerate(netdevs, 1)]
+        config = {"config.json": json.dumps({"configList": entries})}
+        documents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "of-" + model}, "data": config})
+        pod = {"nodeSelector": {"node.model": model}, "volumes": [{"name": "c", "configMap": {"name": "of-" + model}}]}
+        documents.append(made("apps/v1", "DaemonSet", "plugin-" + model, template={"spec": pod}))
+    outcome = imported(documents)
+    assert list(data(outcome)["profiles"]) == ["server-a", "server-b"] and len(data(outcome)["rails"]) == 2
+    assert not codes(outcome) & {"IM406", "IM408"} and "IM516" in errors(outcome)
+
+
+def test_pools_for_different_nodes_are_not_one_pool() -> None:
+    documents = []
+    for rack, third in (("a", 1), ("b", 2)):
+        terms = [{"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}]
+        spec = {"subnet": "172.16.%d.0/24" % third, "perNodeBlockSize": 16, "gateway": "172.16.%d.254" % third}
+        spec["nodeSelector"] = {"nodeSelectorTerms": terms}
+        documents.append(made("nv-ipam.nvidia.com/v1alpha1", "IPPool", "rail1-" + rack, **spec))
+        ipam = '{"type": "nv-ipam", "poolName": "rail1-%s"}' % rack
+        documents.append(made(OPERATOR, "MacvlanNetwork", "rail1-" + rack, master="ens1np0", mtu=9000, ipam=ipam))
+    outcome = imported(documents)
+    (text,) = texts(outcome, "IM308")
+    assert "rail1-a (rack=a) and rail1-b (rack=b) of one rail are for different nodes" in text
+    assert "IM510" not in codes(outcome)
+
+
+def test_one_network_numbered_by_node() -> None:
+    entries = [{"resourceName": "rail%d" % rail, "selectors": {"pfNames": ["gpu0%d" % rail]}} for rail in (1, 2)]
+    documents = [made(OPERATOR, "HostDeviceNetwork", "rail%d" % rail, resourceName="rail%d" % rail) for rail in (1, 2)]
+    documents.append(cluster_policy(*entries, key="resourceList"))
+    for node, rail in itertools.product((1, 2), (1, 2)):
+        address = "10.248.0.%d" % ((node - 1) * 2 + rail)
+        documents.append(nmstate("ai-%d" % node, "gpu0%d" % rail, address, prefix=16))
+    outcome = imported(documents)
+    assert data(outcome)["rails"]["rail02"]["numbering"] == "node" and not errors(outcome)
+    assert addresses(outcome) == {"ai-1": ["10.248.0.1", "10.248.0.2"], "ai-2": ["10.248.0.3", "10.248.0.4"]}
+
+
 def test_overlapping_selectors_are_still_compared() -> None:
     documents = [
         policy("rail1", ["eth1"], "rail1", nodeSelector={"node.model": "a"}),
@@ -381,7 +432,7 @@ OPERATOR_VALUES = {
 def test_values_of_the_network_operator() -> None:
     networks = [macvlan(1, "ens1np0"), macvlan(2, "ens2np0")]
     outcome = imported([*networks, OPERATOR_VALUES])
-    assert {"IM405", "IM515"} <= codes(outcome) and "# DECIDE: provider" in outcome.text
+    assert {"IM405", "IM406", "IM515"} <= codes(outcome) and "# DECIDE: provider" in outcome.text
     (text,) = texts(outcome, "IM405")
     assert "rdma_shared_device_a selects no port by ifNames, but every port by vendors, deviceIDs" in text
     assert "rdma/rdma_shared_device_a" in outcome.text
@@ -491,7 +542,8 @@ def test_the_parts_of_two_owners_are_not_counted_twice() -> None:
     ],
 )
 def test_vfs_that_the_plan_would_take_from_another_owner_are_errors(documents: list[Document]) -> None:
-    assert "IM519" in errors(imported(documents))
+    outcome = imported(documents)
+    assert "IM519" in errors(outcome) and "# DECIDE: which VFs have another owner" in outcome.text
 
 
 def test_a_part_in_the_device_plugins_configuration() -> None:
@@ -593,6 +645,81 @@ def test_members_of_a_bond_are_those_of_the_nodes_files(files: dict[str, str]) -
     members = [{"netdev": "ens1f0"}, {"netdev": "ens1f1"}]
     assert bond == {"name": "bond0", "mode": "active-backup", "members": members}
     assert addresses(outcome)["ai-1"] == ["172.16.1.201"]
+
+
+# -- what the import writes has no error that the import made
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[list[Document], dict[str, str]]:
+    """Manifests and files of one cluster, with layouts of many kinds."""
+    kind = draw(st.sampled_from(["whereabouts", "blocks", "vfs", "spiderpool"]))
+    documents: list[Document] = []
+    files: dict[str, str] = {}
+    for rail in range(1, draw(st.integers(1, 3)) + 1):
+        port = "ens%dnp0" % rail
+        master = draw(st.sampled_from([port] * 4 + [port + ".7", "bond%d" % rail, "bond%d.9" % rail, "ib%d" % rail]))
+        if kind == "whereabouts":
+            documents.append(macvlan(rail, master, draw(st.sampled_from([".10-.199", ".1-.253", ".0-.255"]))))
+        elif kind == "blocks":
+            ipam = '{"type": "nv-ipam", "poolName": "rail%d"}' % rail
+            documents.append(made(OPERATOR, "MacvlanNetwork", "rail%d" % rail, master=master, mtu=9000, ipam=ipam))
+            spec: Document = {"subnet": "172.16.%d.0/24" % rail, "perNodeBlockSize": 32}
+            spec["gateway"] = "172.16.%d.%d" % (rail, draw(st.sampled_from([1, 254])))
+            if draw(st.booleans()):
+                ends = [{"startIP": "172.16.%d.%d", "endIP": "172.16.%d.%d"}]
+                pairs = draw(st.sampled_from([(0, 9), (1, 1), (250, 255), (100, 120)]))
+                spec["exclusions"] = [
+                    {"startIP": each["startIP"] % (rail, pairs[0]), "endIP": each["endIP"] % (rail, pairs[1])}
+                    for each in ends
+                ]
+            documents.append(made("nv-ipam.nvidia.com/v1alpha1", "IPPool", "rail%d" % rail, **spec))
+        elif kind == "spiderpool":
+            spider = "spiderpool.spidernet.io/v2beta1"
+            section = {"master": [master], "ippools": {"ipv4": ["rail%d" % rail]}}
+            documents.append(made(spider, "SpiderMultusConfig", "rail%d" % rail, cniType="macvlan", macvlan=section))
+            pool = {"subnet": "172.16.%d.0/24" % rail, "ips": ["172.16.%d.1-172.16.%d.199" % (rail, rail)]}
+            pool["excludeIPs"] = draw(st.sampled_from([[], ["172.16.%d.1-172.16.%d.20" % (rail, rail)]]))
+            documents.append(made(spider, "SpiderIPPool", "rail%d" % rail, gateway="172.16.%d.254" % rail, **pool))
+        else:
+            part = draw(st.sampled_from(["", "#0-3", "#4-7", "#0-7"]))
+            models = draw(st.sampled_from([[None], ["a", "b"]]))
+            for at, model in enumerate(models):
+                more = {"nodeSelector": {"node.model": model}} if model else {}
+                name = "ens%dnp%d%s" % (rail, at, part)
+                documents.append(policy("rail%d%s" % (rail, model or ""), [name], "rail%d" % rail, **more))
+            documents.extend(vf_network(rail))
+        for node in draw(st.lists(st.integers(1, 4), max_size=3, unique=True)):
+            octet = draw(st.sampled_from([node + 200, node + 200, node + 20, 254 - node, 201]))
+            address = "172.16.%d.%d" % (rail, octet) if kind != "vfs" else "10.%d.0.%d" % (rail, 16 * node + 2)
+            if draw(st.booleans()):
+                documents.append(nmstate("ai-%d" % node, master, address))
+            else:
+                files.update(draw(st.sampled_from(SOURCES[:4]))("ai-%d/%d" % (node, rail), master, address))
+        if draw(st.booleans()):
+            members = ["ens%df%d" % (rail, at) for at in (0, 1)]
+            bond = dict(BOND, name="bond%d" % rail, **{"link-aggregation": {"mode": "active-backup", "port": members}})
+            state = {"interfaces": [bond]}
+            kind_of = "NodeNetworkConfigurationPolicy"
+            documents.append(made("nmstate.io/v1", kind_of, "bond%d" % rail, desiredState=state))
+    documents.extend(draw(st.sampled_from([[], [], [OPERATOR_VALUES], [{"sriov": {"install": True}}]])))
+    return documents, files
+
+
+@settings(max_examples=60)
+@given(worlds())
+def test_an_error_of_lint_is_a_question_of_the_import(world: tuple[list[Document], dict[str, str]]) -> None:
+    documents, files = world
+    outcome = imported(documents, Options("ai", {"ai-[1:4]": {"address": "10.250.0.[1:4]"}}, mtu=9000), files)
+    wrong = [each for each in outcome.lint if each.severity == "error"]
+    if wrong:
+        assert errors(outcome) and "# DECIDE: " in outcome.text, [each.text() for each in wrong] + [outcome.text]
+        # no line of the file was wrong before the questions are answered
+        assert {each.code for each in wrong} <= {"RY111", "RY220", "RY221", "RY313", "RY314"}, [
+            [each.text() for each in wrong],
+            outcome.text,
+            [each.text() for each in outcome.findings],
+        ]
 
 
 # -- maps of PCI addresses

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 
 import pytest
@@ -150,6 +151,22 @@ def test_one_pool_of_nv_ipam_with_exclusions_leaves_addresses_for_ports() -> Non
     outcome = of_text(nv_ipam(["flat", "flat"], pool))
     assert errors(outcome) == []
     assert all("taken" in rail for rail in rails_of(outcome).values())
+
+
+def test_one_range_of_whereabouts_in_several_networks_is_one_pool() -> None:
+    """whereabouts has one record of allocations for a range, so no address is in two pools."""
+    text = re.sub("172.16.[123]", "172.16.8", WHEREABOUTS)
+    outcome = of_text(text)
+    (each,) = [each for each in outcome.findings if each.finding.code == "IM328"]
+    assert "172.16.8.0-172.16.8.255" in each.finding.message and "IM310" not in codes(outcome)
+    assert errors(outcome) == []
+    assert {rail["numbering"] for rail in rails_of(outcome).values()} == {"node"}
+    plan = lint(outcome.text.encode()).plan
+    assert plan and [rail["pods"] for rail in plan.document()["rails"]] == [
+        "172.16.8.0-172.16.8.84",
+        "172.16.8.85-172.16.8.169",
+        "172.16.8.170-172.16.8.254",
+    ]
 
 
 def test_one_pool_of_another_manager_is_divided_and_reported() -> None:

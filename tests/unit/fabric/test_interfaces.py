@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import typing as t
 
@@ -20,6 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify, unidentified
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_diff import diff
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
 
 Row = t.Dict[str, t.Any]
 
@@ -199,7 +203,7 @@ def test_an_interface_above_functions_is_not_taken_for_a_function(port: Row, rem
     assert any(remedy in finding.remedy for finding in findings), [finding.text() for finding in findings]
 
 
-@pytest.mark.parametrize("name", ["ens1np0", "enP2p1s0f0.9999", "brocade1", "gpu1", "ib0.8001", "bonded"])
+@pytest.mark.parametrize("name", ["ens1np0", "enP2p1s0f0.9999", "brocade1", "gpu1", "ens1np0.8001", "bonded"])
 def test_names_of_functions_are_accepted(name: str) -> None:
     assert codes({"gpu1": {"netdev": name}}) == []
 
@@ -270,7 +274,7 @@ def test_what_two_rails_share(first: Row, second: Row, code: str | None) -> None
     assert codes({"gpu1": first, "gpu2": second}) == ([code] if code else [])
 
 
-def test_another_port_is_no_member() -> None:
+def test_a_member_is_not_another_port() -> None:
     other = {"role": "storage", "netdev": "ens2f1np1", "pci": "0000:29:00.1"}
     assert codes({"gpu1": {"bond": BOND}}, profile={"other_ports": {"x": other}}) == ["RY430"]
     assert codes({"gpu1": {"bond": BOND}}, profile={"other_ports": {"x": dict(role="storage", netdev="bond0")}}) == [
@@ -365,7 +369,7 @@ def test_interfaces_of_others_are_left_to_them() -> None:
     rows = layer_modules(document["nodes"][0], document["fabric"], {}, LAYERS)
     (limits,) = (row["options"] for row in rows if row["module"] == "rail_limits")
     assert "network_manager" not in limits and limits["memlock"] == "unlimited"
-    # a soft device is created by nobody else
+    # no other program creates a soft device
     soft = planned({"stor1": {"bond": BOND, "managed": False}}, profile={"soft_rdma": "rxe"})
     assert options(soft, "rdma_link") == [{"name": "rxe_bond0", "type": "rxe", "netdev": "bond0"}]
 
@@ -470,3 +474,76 @@ def test_networks_are_on_the_interface_and_device_plugins_on_the_functions(provi
     plugins = [name for name in members if not name.startswith("metrics")]
     assert masters and plugins, sorted(files)
     assert not [name for name in plugins if "bond0" in files[name]]
+
+
+# -- cables and reports ------------------------------------------------------------------------------------------------
+
+
+def with_units(ports: Row, **unit: t.Any) -> str:
+    data = yaml.safe_load(text(ports, {"ai-[1:2]": {"profile": "hgx", "unit": "su1"}}))
+    data["units"] = {"su1": {"nodes": 4, **unit}}
+    return yaml.safe_dump(data, sort_keys=False)
+
+
+def test_each_member_has_a_cable_of_its_own() -> None:
+    ports = {"gpu1": PLAIN, "stor1": {"bond": BOND, "vlan": 100}}
+    outcome = lint(with_units(ports, leaf="{rail}-{m}", leaf_port="swp{i}").encode())
+    assert outcome.plan is not None, [finding.text() for finding in outcome.findings]
+    document = outcome.plan.document()
+    plain, stacked = document["nodes"][1]["ports"]
+    assert plain["leaf"]["name"] == "gpu1-1" and stacked["leaf"]["name"] == "stor1-1"
+    assert [each["leaf"] for each in stacked["lower"]["functions"]] == [
+        {"name": "stor1-1", "port": "swp2"},
+        {"name": "stor1-2", "port": "swp2"},
+    ]
+    assert "leaf" not in port_options([stacked], "rail_ports")[0]["lower"]["functions"][0]
+    names = [(leaf["rail"], leaf["name"]) for leaf in document["units"][0]["leaves"]]
+    assert names == [("gpu1", "gpu1-1"), ("stor1", "stor1-1"), ("stor1", "stor1-2")]
+    files = plan_tables.files(document)
+    rows = list(csv.DictReader(files["leaves.csv"].decode().splitlines()))
+    assert [(row["leaf"], row["leaf_port"], row["node"], row["function"], row["vlan"]) for row in rows[2:]] == [
+        ("stor1-1", "swp1", "ai-1", "0000:29:00.0", "100"),
+        ("stor1-1", "swp2", "ai-2", "0000:29:00.0", "100"),
+        ("stor1-2", "swp1", "ai-1", "0000:29:00.1", "100"),
+        ("stor1-2", "swp2", "ai-2", "0000:29:00.1", "100"),
+    ]
+    (row,) = [
+        row
+        for row in csv.DictReader(files["ports.csv"].decode().splitlines())
+        if (row["node"], row["rail"]) == ("ai-1", "stor1")
+    ]
+    assert (row["netdev"], row["bond"], row["vlan_id"]) == ("bond0.100", "bond0 802.3ad", "100")
+    assert "bond0 802.3ad" in files["leaves.md"].decode()
+    picture = topology(document).decode()
+    assert "stor1-1, stor1-2" in picture and "on ens2f0np0, ens2f1np1" in picture
+
+
+def test_files_without_bonds_have_no_columns_for_them() -> None:
+    files = plan_tables.files(planned({"gpu1": PLAIN}))
+    for name in ("ports.csv", "leaves.csv"):
+        assert not {"bond", "function", "functions", "vlan_id"} & set(files[name].decode().splitlines()[0].split(","))
+
+
+def test_leaf_ports_of_members_and_vlans() -> None:
+    def found(ports: Row, **unit: str) -> list[tuple[str, str]]:
+        findings = lint(with_units(ports, **unit).encode()).findings
+        return [(each.code, each.remedy) for each in findings if each.code != "RY817"]
+
+    bond = {"stor1": {"bond": BOND}}
+    ((code, remedy),) = found(bond, leaf="{rail}", leaf_port="swp{i}")
+    assert code == "RY427" and "{m}" in remedy
+    assert found(bond, leaf="{rail}", leaf_port="swp{i}s{m}") == []
+    # VLANs of one netdev have one cable
+    vlans = {"stor1": dict(PLAIN, vlan=5), "stor2": dict(PLAIN, vlan=6)}
+    assert found(vlans, leaf="leaf", leaf_port="swp{i}") == []
+
+
+def test_differences_of_members_are_named() -> None:
+    before = planned({"stor1": {"bond": BOND, "vlan": 100}})
+    after = planned({"stor1": {"bond": dict(BOND, mode="active-backup", members=MEMBERS[::-1]), "vlan": 101}})
+    changes = {(each.what, each.attribute) for each in diff(before, after)}
+    assert {("port", "lower.vlan"), ("port", "lower.bond.mode"), ("port", "netdev")} <= changes
+    replaced = [dict(MEMBERS[0], pci="0000:29:00.2"), MEMBERS[1]]
+    other = planned({"stor1": {"bond": dict(BOND, members=replaced), "vlan": 100}})
+    changes = {(each.kind, each.what) for each in diff(before, other)}
+    assert ("added", "function") in changes and ("removed", "function") in changes

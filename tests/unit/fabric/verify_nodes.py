@@ -14,7 +14,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
@@ -112,7 +111,7 @@ class World:
         info["duplicates"] = []
         info["lldp"] = [
             {
-                "netdev": function["netdev"],
+                "netdev": netdev,
                 "chassis": "00:1b:54:c2:00:%02x" % port["number"],
                 "system": "%s.example.com" % port["leaf"]["name"],
                 "port": port["leaf"]["port"],
@@ -120,7 +119,7 @@ class World:
                 "source": "lldpd",
             }
             for port in node["ports"]
-            for function in functions(port)
+            for netdev in live_nodes.netdevs(port)
         ]
         for row in info["interfaces"]:
             row["mac"] = "02:00:00:01:%02x:%s" % (node["index"], row["mac"][12:14])

@@ -29,6 +29,7 @@ NODES = {
     "dual-stack": 4,
     "agent": 8,
     "agent-dra": 8,
+    "bonded-roce": 4,
     "flat-roce": 4,
     "four-gpu-two-nic": 6,
     "host-device": 4,

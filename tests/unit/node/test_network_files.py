@@ -17,7 +17,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import netplan_output
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import netplan_output, networkd_reload
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import network_files as files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import read_ports
 
@@ -401,8 +401,8 @@ def test_networkd_that_applies_other_values_is_an_error(tmp_path: Path, path: st
 def test_a_state_from_before_the_reload_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = "/etc/systemd/network/05-railyard-gpu01.network"
     system = node(tmp_path)
-    monkeypatch.setattr(files.time, "sleep", lambda _seconds: reported(system, 2, path, "failed"))
-    monkeypatch.setattr(files, "RETRY", 0.1)
+    monkeypatch.setattr(networkd_reload.time, "sleep", lambda _seconds: reported(system, 2, path, "failed"))
+    monkeypatch.setattr(networkd_reload, "RETRY", 0.1)
     for changed in ([], [path]):
         reported(system, 2, path)
         # newer than the file, as if the kernel reported an address to systemd-networkd in between
@@ -431,7 +431,7 @@ def test_a_failed_link_of_networkd_is_reconfigured_once(tmp_path: Path) -> None:
 
 
 def test_a_link_that_failed_twice_in_networkd_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "RETRY", 0.1)
+    monkeypatch.setattr(networkd_reload, "RETRY", 0.1)
     journal = (
         "enp11s0: Could not set address: No buffer\nenp11s0: Gained carrier\nenp12s0: Could not set route: Other\n"
     )
@@ -496,7 +496,7 @@ def test_netplan_waits_for_the_links_whose_files_or_drop_ins_changed(
     path = netplan_output.generated_path("enp11s0")
     system = generating(tmp_path, enp11s0="[Network]")
     waited: list[list[str]] = []
-    monkeypatch.setattr(files, "_reload_networkd", lambda _system, _wanted, changed, _timeout: waited.append(changed))
+    monkeypatch.setattr(networkd_reload, "reload", lambda _system, _wanted, changed, _timeout: waited.append(changed))
     for changed in ([], [files.NETPLAN_FILE], [netplan_output.drop_in_path("enp11s0")]):
         files.Netplan(system).load(kept(FOUR), changed, 1)
     # the first run adds the file; the second has another rail's in the file of all rails
@@ -528,3 +528,19 @@ def test_two_managers_at_once_are_reported(tmp_path: Path) -> None:
     assert files.Networkd(node(tmp_path / "a", "systemd-networkd")).warnings() == []
     (text,) = files.Networkd(node(tmp_path / "b", "systemd-networkd", "NetworkManager")).warnings()
     assert "unmanaged-devices" in text
+
+
+def test_networkd_reads_a_bond_that_exists_before_its_file(tmp_path: Path) -> None:
+    commands = Commands()
+    system = node(tmp_path, commands=commands)
+    path = "/etc/systemd/network/05-railyard-lower-bond0.netdev"
+    for file in (path, "/sys/class/net/bond0/ifalias"):
+        system.write_file(file, "storage")
+    os.utime(system.path(path), (0, 0))
+    networkd_reload.announce(system, [])
+    assert commands.ran == []
+    networkd_reload.announce(system, [("bond0", path), ("gone", path)])
+    assert commands.ran == ["networkctl reload"]
+    # the kernel reports a change, and the file is a new one with the same content
+    assert system.read_file("/sys/class/net/bond0/ifalias") == "storage\n"
+    assert (system.read_file(path), os.stat(system.path(path)).st_mtime > 0) == ("storage", True)

@@ -363,6 +363,11 @@ class Builder:
                     port = port._replace(speed=speed)
                 profile.ports[rail.name] = port
         for key, role in sorted(model.choice.others.items()):
+            if model.nics[key].further:
+                message = "%s is another VLAN with addresses on %s" % (model.nics[key].netdev, model.nics[key].parent)
+                remedy = "add a rail with this VLAN if the plan must contain it; it stays as it is otherwise"
+                self._findings.add("DS215", path, message, remedy)
+                continue
             for nic in model.nics[key].members or (model.nics[key],):
                 name = nic.function_netdev or "port-%s" % nic.pci.replace(":", "-").replace(".", "-")
                 pci = None if nic.only_netdev else nic.pci

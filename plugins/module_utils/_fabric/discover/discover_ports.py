@@ -26,7 +26,9 @@ def port_of(model: Model, rail: str, soft: str | None, findings: Findings) -> Po
     if bare:
         remedy = "load its driver, or set soft_rdma to rxe or siw in the profile"
         findings.add("DS402", path, "the port has no RDMA device", remedy, bare)
-    device = most_common(nic.rdma for _node, nic in ports)
+    common = model.nics[model.rails[rail]]
+    # The device of a bond that cannot be in the plan is not that of its first member.
+    device = None if common.bond and common.obstacle else most_common(nic.rdma for _node, nic in ports)
     if soft:
         _soft(path, rail, soft, ports, findings)
         device = None if device == "%s_%s" % (soft, rail) else device
@@ -75,11 +77,15 @@ def _interface(
         findings.add("DS408", path, message, remedy, odd)
     members = []
     for at, member in enumerate(bond.members):
-        names = {each.members[at].netdev for _node, each in ports if each.members}
-        # A netdev beside the address is the planned name: nodes without it would rename the member.
-        members.append(member._replace(netdev=names.pop() if len(names) == 1 else None))
-    # Where names of members differ between nodes, no name of the primary is right for all.
-    primary = bond.primary if bond.primary in [member.netdev for member in members] else None
+        names = {node: each.members[at].netdev for node, each in ports if each.bond}
+        common = most_common(names.values())
+        members.append(member._replace(netdev=common))
+        odd = [node for node, name in names.items() if name != common]
+        if odd:
+            message = "%s, a member of %s, does not have the name %s" % (member.pci, bond.name, common)
+            remedy = "rename it" if managed is False else "run hosts.yml, which sets this name"
+            findings.add("DS405", path, message, remedy, odd)
+    primary = next((member.netdev for member in members if bond.primary and member.pci == bond.primary), None)
     return Port(rail, path, bond=bond._replace(members=tuple(members), primary=primary), vlan=vlan, managed=managed)
 
 

@@ -40,7 +40,7 @@ def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
     :param nics: the ports of one server model, in the order of their PCI addresses.
     """
     choice = Choice()
-    free = [nic for nic in nics if not nic.carries and (nic.netdev or nic.rdma)]
+    free = [nic for nic in nics if not nic.carries and not nic.further and (nic.netdev or nic.rdma)]
     able = [nic for nic in free if nic.has_rdma] or [nic for nic in free if nic.soft] or free
     if not able:
         message = "every NIC carries the connection or the default route, is used by a pod, or has no driver"

@@ -122,9 +122,10 @@ class Interfaces:
         self._ports[port.key] = self.by_netdev[name] = port
 
     def ports(self, node: str, findings: Findings) -> dict[str, Nic]:
-        """Return the ports by their keys. A VLAN with addresses is the interface of a port that has none itself.
+        """Return the ports by their keys.
 
-        Call it when addresses and neighbours are known.
+        A VLAN with addresses is the interface of a port without addresses. Further VLANs with addresses are further
+        ports. Call it when addresses and neighbours are known.
         """
         chosen = dict(self._ports)
         for key, vlans in self._vlans.items():
@@ -133,9 +134,8 @@ class Interfaces:
             if base is not None and addressed and not (base.addresses or base.leased):
                 chosen[key] = addressed.pop(0)
             for nic in addressed:
-                message = "%s is another VLAN with addresses on %s, the interface of a port" % (nic.netdev, nic.parent)
-                remedy = "add a rail with this VLAN if the plan must contain it; it stays as it is otherwise"
-                findings.add("DS215", ("profiles",), message, remedy, [node])
+                nic.key, nic.further, nic.vfs = "%s %s" % (nic.pci, nic.netdev), True, []
+                chosen[nic.key] = nic
         for port in chosen.values():
             bond = port.parent or port.netdev
             if any(nic.vfs for nic in port.members) and not port.obstacle:
@@ -165,15 +165,15 @@ def _nearest(members: t.Iterable[Nic]) -> dict[int, str]:
     return found
 
 
-def _bond(name: str, own: Row, members: t.Iterable[Nic]) -> Bond:
-    """Return the settings of a bond that differ from the defaults, with its mode."""
+def _bond(name: str, own: Row, members: t.Sequence[Nic]) -> Bond:
+    """Return the settings of a bond that differ from the defaults, with its mode. Its primary is a PCI address."""
     hash_policy, rate = own.get("hash_policy"), own.get("lacp_rate")
     return Bond(
         name=name,
         mode=own.get("mode"),
         hash_policy=hash_policy if hash_policy != HASH_POLICIES[0] else None,
         lacp_rate=rate if rate != LACP_RATES[0] else None,
-        primary=own.get("primary"),
+        primary=next((nic.pci for nic in members if own.get("primary") and nic.netdev == own["primary"]), None),
         min_links=own.get("min_links") or None,
         members=tuple([Member(pci=nic.pci) for nic in members]),
     )

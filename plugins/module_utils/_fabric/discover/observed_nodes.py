@@ -112,7 +112,7 @@ def _number_ports(nics: t.Iterable[Nic], devices: _Devices) -> None:
     """Set the port numbers of RDMA devices that several NICs have."""
     owners: dict[str, list[Nic]] = {}
     for nic in nics:
-        if nic.rdma and not nic.soft:
+        if nic.rdma and not nic.soft and not nic.further:
             owners.setdefault(nic.rdma, []).append(nic)
     for sharing in owners.values():
         for nic in sharing if len(sharing) > 1 else ():

@@ -34,7 +34,7 @@ class Route(t.NamedTuple):
 class Nic:
     """One port of a node: a function, or the bond or VLAN that is its interface.
 
-    :param key: identifies it among the ports of the node: ``pci``, with the netdev if the function has several.
+    :param key: identifies it among the ports of the node: ``pci``, with the netdev if the function has several ports.
     :param pci: the function, of a bond the first one.
     :param netdev: the interface.
     :param card: serial number or PCI device, which all functions of a card have in common.
@@ -50,9 +50,10 @@ class Nic:
     :param routed: whether it has a default route in the main table, also one that was not configured.
     :param table, priority: of the routing table that rules select.
     :param only_netdev: whether only the netdev identifies it, because its function has several.
-    :param bond: without the names of its members, in which nodes may differ.
+    :param bond: without the names of its members, in which nodes may differ; its primary is a PCI address.
     :param members: the functions of the bond.
     :param parent: the netdev below the VLAN.
+    :param further: whether it is a VLAN beside another port with the same functions.
     :param managed: whether Railyard has made its bond and VLAN.
     :param obstacle: why it cannot be a rail port as it is.
     """
@@ -86,6 +87,7 @@ class Nic:
     members: tuple[Nic, ...] = ()
     vlan: Vlan | None = None
     parent: str | None = None
+    further: bool = False
     managed: bool = True
     obstacle: str | None = None
 

@@ -225,7 +225,7 @@ def assign_storage(server_models: t.Sequence[Model], rails: t.Sequence[Named], f
             nets.setdefault(name, set()).update(own)
             model.rails[name], model.gpus[name] = key, ()
             del model.choice.others[key]
-            message = "%s has RDMA and addresses, and is not next to a GPU" % (model.nics[key].netdev or key)
+            message = "%s has RDMA and addresses, and is not a compute rail" % (model.nics[key].netdev or key)
             remedy = "if Railyard must not configure the port, move it to other_ports and remove the rail"
             findings.add("DS216", ("rails", name), message, remedy)
     return found

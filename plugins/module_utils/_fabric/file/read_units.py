@@ -17,8 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 MAX_UNITS = 4096
 MAX_PLACES = 65536
 # n: rail number; p: plane; k: rail number with planes counted; u: unit number; i: place in the unit
-LEAF_FIELDS = ("n", "p", "k", "u")
-PORT_FIELDS = ("n", "p", "k", "u", "i")
+LEAF_FIELDS = ("n", "p", "k", "u", "m")
+PORT_FIELDS = ("n", "p", "k", "u", "m", "i")
 LEAF_TEXTS = ("rail", "unit")
 
 

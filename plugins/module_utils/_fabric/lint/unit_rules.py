@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import UNIT_NUMBER
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.interface_rules import shares_netdev
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
@@ -150,7 +153,7 @@ def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
     if report.within_by(PLACE_TWICE, ("nodes",)) or not any(unit.leaf_port for unit in fabric.units.values()):
         return
     leaves = Leaves(fabric)
-    owners: dict[tuple[str, str], tuple[Node, str]] = {}
+    owners: dict[tuple[str, str], tuple[Node, str, int]] = {}
     for node in fabric.nodes:
         variant = variants.of(node)
         unit = fabric.units.get(node.unit or "")
@@ -160,17 +163,26 @@ def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
         for rail in fabric.rails:
             if rail.name not in ports:
                 continue
-            leaf, port = leaves.name(unit, rail), leaves.port(unit, rail, node.place)
-            first = owners.setdefault((leaf, port or ""), (node, rail.name))
-            if first != (node, rail.name):
+            for member in range(1, len(ports[rail.name].functions) + 1):
+                leaf, port = leaves.name(unit, rail, member), leaves.port(unit, rail, node.place, member)
+                first = owners.setdefault((leaf, port or ""), (node, rail.name, member))
+                if first == (node, rail.name, member) or (first[0] is node and _one_cable(ports, first[1], rail.name)):
+                    continue
                 message = "%s on %s and %s on %s are both on port %s of %s" % (
-                    first[0].name,
-                    first[1],
-                    node.name,
-                    rail.name,
-                    port,
+                    *(first[0].name, first[1], node.name, rail.name, port),
                     leaf,
                 )
                 remedy = "use {n}, {p} and {i} in leaf or leaf_port, so that rails, planes and places differ"
+                if first[:2] == (node, rail.name):
+                    message = "both members of the bond of %s on %s are on port %s of %s" % (
+                        *(node.name, rail.name, port),
+                        leaf,
+                    )
+                    remedy = "use {m}, the number of the member, in leaf or leaf_port"
                 report.add(LEAF_PORT_TWICE, unit.path + ("leaf_port",), message, remedy)
                 return
+
+
+def _one_cable(ports: t.Mapping[str, Port], first: str, rail: str) -> bool:
+    """Return whether two rails of a node are VLANs of one netdev, so that they have the same cables."""
+    return first != rail and shares_netdev(ports[first], ports[rail])

@@ -106,6 +106,8 @@ class Variants:
         self._fabric = fabric
         self._variants: dict[tuple[str, tuple[str, ...]], Variant] = {}
         self._aliases: dict[tuple[str, tuple[str, ...]], Variant] = {}
+        # ``id`` of a variant with nodes -> the kinds of its rails.
+        self._kinds: dict[int, Kinds] = {}
         # ``id`` of a variant -> its nodes, in the order of the file.
         self.nodes: dict[int, list[Node]] = {}
         for node in fabric.nodes:
@@ -146,11 +148,16 @@ class Variants:
 
     def kinds_of(self, variant: Variant) -> Kinds:
         """Return (attachment, link layer) -> the first rail with it on which nodes of a variant have ports."""
+        known = self._kinds.get(id(variant))
+        if known is not None:
+            return known
         names = self.rails_of(variant)
         kinds: Kinds = {}
         for rail in self._fabric.rails:
             if rail.name in names:
                 kinds.setdefault((variant.attachment_on(rail), self._fabric.link_layer_on(rail)), rail)
+        if id(variant) in self.nodes:
+            self._kinds[id(variant)] = kinds
         return kinds
 
     def nodes_of(self, variant: Variant) -> list[Node]:

@@ -239,6 +239,8 @@ class PlanOutput:
             found.update(own_part)
         elif key in self._optional_parts:
             found.update(self._optional_parts[key])
+        if port.bond and unit:
+            found["lower"] = self._with_leaves(found["lower"], node, unit, rail)
         self._address(found, node, unit, rail)
         if identities is not None and part["vfs"] is not None:
             vf_range = self._vf_ranges.get(key)
@@ -376,6 +378,15 @@ class PlanOutput:
             leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
         return leaf
 
+    def _with_leaves(self, lower: dict[str, t.Any], node: Node, unit: Unit, rail: Rail) -> dict[str, t.Any]:
+        """Return what is below a bond, with the leaf of each member and its port."""
+        place = node.place or 0
+        members = [
+            dict(each, leaf={"name": self.leaves.name(unit, rail, at), "port": self.leaves.port(unit, rail, place, at)})
+            for at, each in enumerate(lower["functions"], 1)
+        ]
+        return dict(lower, functions=members)
+
     def _planners(self, rail: Rail) -> list[Planner]:
         """Return the planner of each family of a rail."""
         return [side.planner for side in self._sides[rail.name]]
@@ -441,11 +452,13 @@ class PlanOutput:
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
         leaves = [
-            {
-                "rail": rail.name,
-                "name": self.leaves.name(unit, rail),
-                **self.leaves.aggregates(unit, rail, self._planners(rail)),
-            }
+            {"rail": rail.name, "name": name, **self.leaves.aggregates(unit, rail, self._planners(rail))}
             for rail in self.fabric.rails
+            for name in self._leaf_names(unit, rail)
         ]
         return {"name": unit.name, "number": unit.number, "site": unit.site, "nodes": unit.nodes, "leaves": leaves}
+
+    def _leaf_names(self, unit: Unit, rail: Rail) -> list[str]:
+        """Return the leaves of a unit on a rail: several, if the members of a bond are on different leaves."""
+        ports = [variant.ports[rail.name] for variant in self.variants if rail.name in variant.ports]
+        return self.leaves.names(unit, rail, max((len(port.functions) for port in ports), default=1))

@@ -157,7 +157,7 @@ def _rail_port(port: Values) -> Options | None:
 
 def _rdma_port(port: Values) -> Options | None:
     rdma = port["rdma"]
-    # Names of devices belong to what others configure, but nobody else creates a planned soft device.
+    # Names of devices belong to what others configure, but no other program creates a planned soft device.
     if not rdma["name"] or (rdma["type"] == "hardware" and not port_view.is_managed(port)):
         return None
     below = dict(_names(port), netdev=port_view.rdma_netdev(port))

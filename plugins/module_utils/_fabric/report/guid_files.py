@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import as_csv
 
 Document = t.Mapping[str, t.Any]
@@ -26,7 +27,8 @@ def rows(document: Document) -> list[tuple[t.Any, ...]]:
         for port in node["ports"]:
             for vf in (port.get("vfs") or {}).get("attributes") or ():
                 if vf.get("port_guid"):
-                    head = (node["name"], port["rail"], port["netdev"], port["pci"], vf["index"])
+                    below = functions(port)[0]
+                    head = (node["name"], port["rail"], below["netdev"], below["pci"], vf["index"])
                     found.append((*head, vf["node_guid"], vf["port_guid"]))
     return found
 

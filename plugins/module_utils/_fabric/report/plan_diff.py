@@ -49,7 +49,10 @@ _NUMBERS = frozenset(
     + ("unit_number", "place", "plane", "table", "rule_priority", "mac", "node_guid", "port_guid")
 )
 _NAMES = frozenset(
-    ("name", "netdev", "resource", "network", "pool", "policy", "interface", "base", "unit", "namespace", "fabric")
+    (
+        *("name", "netdev", "parent", "resource", "network", "pool", "policy", "interface", "base", "unit"),
+        *("namespace", "fabric"),
+    )
 )
 # List -> what an item is called, and the key that identifies it.
 _LISTS = {
@@ -63,6 +66,7 @@ _LISTS = {
     "attributes": ("VF", "index"),
     "routes": ("route", "to"),
     "slots": ("slot", "number"),
+    "functions": ("function", "pci"),
 }
 # List -> keys whose values identify an item that has a new name.
 _NUMBER_KEYS = {"rails": ("number",), "units": ("number",), "nodes": ("index", "unit_number", "place")}

@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     attachment_of,
+    functions,
     link_layer_of,
     qos_of,
 )
@@ -28,6 +29,7 @@ PORTS = (
     *("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "vfs", "vlan"),
     *("pods_first", "pods_last", "pods_subnet", "pods_first6", "pods_last6", "pods_subnet6"),
     *(*_NAMES, "leaf", "leaf_port", "pods_ranges", "pods_ranges6"),
+    *("bond", "vlan_id", "functions"),
 )
 OBJECTS = (
     *("kind", "name", "namespace", "rail", "attachment", "nodes", "node", "profile", "resource", "interface", "mtu"),
@@ -36,7 +38,10 @@ OBJECTS = (
 LEAVES = (
     *("leaf", "unit", "rail", "leaf_port", "node", "rack", "vlan", "prefix", "gateway", "prefix6", "gateway6"),
     *("mtu", "qos_class", "aggregate", "aggregate6"),
+    *("bond", "function"),
 )
+# Columns of files that only fabrics with bonds or VLANs have.
+OPTIONAL = frozenset(("bond", "vlan_id", "functions", "function"))
 SLOTS = ("node", "rail", "slot", "device", "resource", "address", "address6", "mac", "vf")
 # Kinds of objects, ordered by dependency.
 KINDS = ("policy", "resource", "pool", "network")
@@ -60,9 +65,28 @@ def _section(port: Document, key: str) -> Document:
 
 
 def vlans(port: Document) -> list[int]:
-    """Return the VLANs of a port's VFs; empty if its frames are untagged."""
+    """Return the VLANs of a port and of its VFs; empty if its frames are untagged."""
     tags = {vf.get("vlan") for vf in _section(port, "vfs").get("attributes") or ()}
+    tags.add(_section(port, "lower").get("vlan"))
     return sorted(vlan for vlan in tags if vlan)
+
+
+def bond(port: Document) -> str | None:
+    """Return name and mode of a port's bond; None without one."""
+    found = _section(port, "lower").get("bond")
+    return "%s %s" % (found["name"], found["mode"]) if found else None
+
+
+def function(values: Document) -> str | None:
+    """Return how a function below a bond or VLAN is known."""
+    return values.get("pci") or values.get("netdev") or match(values)
+
+
+def used(columns: t.Sequence[str], rows: t.Iterable[t.Sequence[t.Any]]) -> tuple[list[str], list[list[t.Any]]]:
+    """Return columns and rows without optional columns that are empty."""
+    found = list(rows)
+    kept = [at for at, name in enumerate(columns) if name not in OPTIONAL or any(row[at] is not None for row in found)]
+    return [columns[at] for at in kept], [[row[at] for at in kept] for row in found]
 
 
 def match(port: Document) -> str | None:
@@ -99,6 +123,9 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
                 leaf.get("port"),
                 pods.get("ranges"),
                 pods.get("ranges6"),
+                bond(port),
+                _section(port, "lower").get("vlan"),
+                [function(each) for each in functions(port)] if port.get("lower") else None,
             )
 
 
@@ -226,18 +253,22 @@ def leaves(document: Document) -> list[Leaf]:
     order: dict[tuple[str, str, str], tuple[int, int, int]] = {}
     for node in document["nodes"]:
         for port in node["ports"]:
-            leaf, rail = _section(port, "leaf"), rails.get(port["rail"]) or {}
-            key = (leaf.get("name") or "", node.get("unit") or "", port["rail"])
-            if key not in found:
-                aggregates = (leaf.get("aggregate") or "", leaf.get("aggregate6") or "")
-                found[key] = Leaf(*key, *aggregates, [])
-                order[key] = (node.get("unit_number") or 0, port["number"], len(order))
-            found[key].rows.append(_leaf_row(node, port, rail, leaf, fabric))
+            rail = rails.get(port["rail"]) or {}
+            # Each function has a cable of its own.
+            for below in functions(port):
+                leaf = dict(_section(port, "leaf"), **_section(below, "leaf"))
+                key = (leaf.get("name") or "", node.get("unit") or "", port["rail"])
+                if key not in found:
+                    aggregates = (leaf.get("aggregate") or "", leaf.get("aggregate6") or "")
+                    found[key] = Leaf(*key, *aggregates, [])
+                    order[key] = (node.get("unit_number") or 0, port["number"], len(order))
+                row = _leaf_row(node, port, rail, leaf, fabric)
+                found[key].rows.append((*row, bond(port), function(below) if port.get("lower") else None))
     return [found[key] for key in sorted(found, key=lambda key: order[key])]
 
 
 def _leaf_row(node: Document, port: Document, rail: Document, leaf: Document, fabric: Document) -> tuple[t.Any, ...]:
-    """Return the row of a leaf port; the columns are ``LEAVES``."""
+    """Return the row of a leaf port; the columns are ``LEAVES`` without those of the function."""
     untagged = None if link_layer_of(fabric, port) == INFINIBAND else "untagged"
     return (
         leaf.get("name"),

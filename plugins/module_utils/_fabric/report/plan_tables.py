@@ -24,15 +24,28 @@ Document = t.Mapping[str, t.Any]
 # Columns that fit a terminal of 120 characters. The CSV files have all columns.
 _RAILS = ("rail", "kind", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
 _CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
-_PORTS = ("rail", "netdev", "pci", "match", "rdma", "gpus", "address", "gateway", "mtu", "table")
+_PORTS = ("rail", "netdev", "pci", "match", "functions", "rdma", "gpus", "address", "gateway", "mtu", "table")
 _OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "ranges")
 _SLOTS = ("node", "rail", "slot", "device", "resource", "address", "mac", "vf")
-_LEAVES = ("leaf_port", "node", "vlan", "prefix", "gateway", "mtu", "qos_class")
+_LEAVES = ("leaf_port", "node", "function", "bond", "vlan", "prefix", "gateway", "mtu", "qos_class")
 # Columns in which the terminal shows both families, IPv4 first.
 _BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last", "ranges")
 # Number of ranges of a pool that the terminal shows.
 _RANGES = 4
-_PAGE = ("leaf_port", "node", "rail", "vlan", "prefix", "gateway", "prefix6", "gateway6", "mtu", "qos_class")
+_PAGE = (
+    "leaf_port",
+    "node",
+    "rail",
+    "function",
+    "bond",
+    "vlan",
+    "prefix",
+    "gateway",
+    "prefix6",
+    "gateway6",
+    "mtu",
+    "qos_class",
+)
 # Kind -> title of its table.
 _TITLES = {"policy": "POLICIES", "resource": "RESOURCES", "pool": "POOLS", "network": "NETWORKS"}
 
@@ -323,9 +336,9 @@ def files(document: Document) -> dict[str, bytes]:
     slots = list(plan_rows.slots(document))
     return {
         "plan.json": as_json(document),
-        "ports.csv": as_csv(plan_rows.PORTS, plan_rows.ports(document)),
+        "ports.csv": as_csv(*plan_rows.used(plan_rows.PORTS, plan_rows.ports(document))),
         "objects.csv": as_csv(plan_rows.OBJECTS, plan_rows.objects(document)),
-        "leaves.csv": as_csv(plan_rows.LEAVES, leaf_rows),
+        "leaves.csv": as_csv(*plan_rows.used(plan_rows.LEAVES, leaf_rows)),
         "leaves.md": leaf_page(document, leaves),
         **({"slots.csv": as_csv(plan_rows.SLOTS, slots)} if slots else {}),
     }

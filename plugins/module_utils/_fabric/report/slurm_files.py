@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports, functions
 
 Document = t.Mapping[str, t.Any]
 Node = t.Mapping[str, t.Any]
@@ -41,7 +41,7 @@ def gres(document: Document) -> str:
 
 
 def _port(port: t.Mapping[str, t.Any]) -> str:
-    names = [port["rail"], port["rdma"]["name"], port["netdev"], port["pci"]]
+    names = [port["rail"], port["rdma"]["name"], port["netdev"], *(each["pci"] for each in functions(port))]
     return " ".join(dict.fromkeys(name for name in names if name))
 
 

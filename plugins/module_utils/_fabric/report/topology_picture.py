@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import link_layers, rails_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg_drawing import (
     DASHES,
@@ -99,7 +100,12 @@ def _units(document: Document) -> list[_Block]:
     blocks = []
     for name, nodes in groups.items():
         unit = units.get(name) or {}
-        leaves = {leaf["rail"]: leaf for leaf in unit.get("leaves") or () if leaf.get("name")}
+        leaves: dict[str, Document] = {}
+        for leaf in unit.get("leaves") or ():
+            if leaf.get("name"):
+                # A rail of bonds may have two leaves.
+                first = leaves.get(leaf["rail"])
+                leaves[leaf["rail"]] = dict(leaf, name="%s, %s" % (first["name"], leaf["name"])) if first else leaf
         words = _counts_text(nodes, unit.get("nodes") or 0)
         if unit.get("site"):
             words += ", site %s" % unit["site"]
@@ -294,9 +300,9 @@ class _Rows(_Sketch):
 
     def _port(self, drawing: Drawing, rail: _Rail, port: Document, x: float, y: float) -> None:
         tip = "%s: %s, %s" % (rail.name, ", ".join(_port_lines(port)), _gpu_text(port))
-        leaf = port.get("leaf") or {}
-        if leaf.get("port"):
-            tip += ", leaf %s port %s" % (leaf.get("name"), leaf["port"])
+        for end in [each.get("leaf") or {} for each in functions(port)]:
+            if end.get("port"):
+                tip += ", leaf %s port %s" % (end.get("name"), end["port"])
         wide = self._column - self._wires
         middle, room = x + wide / 2, wide - 12
         if not self._named:
@@ -327,7 +333,10 @@ def _port_lines(port: Document) -> list[str]:
     if not known:
         known = next(("%s %s" % (key, value) for key, value in match.items() if value is not None), "port")
     addresses = [port[key] for key in ("address", "address6") if port.get(key)]
-    return [known, *addresses]
+    # A VLAN on a function has its name; the members of a bond have names of their own.
+    members = [each.get("netdev") or each.get("pci") for each in functions(port)] if port.get("lower") else []
+    below = ["on %s" % ", ".join(filter(None, members))] if any(members) else []
+    return [known, *below, *addresses]
 
 
 def _gpu_text(port: Document) -> str:

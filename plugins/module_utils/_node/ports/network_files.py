@@ -15,10 +15,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_LINK, Route
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
@@ -27,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import
     keyfile,
     netplan_output,
     netplan_text,
+    networkd_reload,
     port_observed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
@@ -48,18 +48,8 @@ SYSCTL_FILE = "/etc/sysctl.d/90-railyard.conf"
 NETPLAN_DIRS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 NETPLAN_FILE = "/etc/netplan/60-railyard.yaml"
 NM_DIR = "/etc/NetworkManager/system-connections"
-NETWORKD = "systemd-networkd.service"
+NETWORKD = networkd_reload.UNIT
 NETWORK_MANAGER = "NetworkManager.service"
-# systemd-networkd's final states of a link
-CONFIGURED = "configured"
-GAVE_UP = "failed"
-SETTLED = (CONFIGURED, GAVE_UP)
-# seconds that a link's second attempt gets at least
-RETRY = 10.0
-# seconds within which systemd-networkd starts to configure a link after a reload
-BEGUN = 5.0
-# CLOCK_REALTIME_COARSE, the clock of file timestamps (clock_gettime(2)); not named in Python
-CLOCK_OF_FILES = 5
 
 
 def running(system: System, unit: str) -> bool:
@@ -172,7 +162,7 @@ class Networkd(Backend):
         return "%s/%s%s%s.netdev" % (SYSTEMD_DIR, SYSTEMD_PREFIX, LOWER_PREFIX, netdev)
 
     def load_netdevs(self, created: t.Sequence[Kept], files: t.Mapping[str, File]) -> None:
-        _load_netdevs(self._system, created)
+        networkd_reload.load_netdevs(self._system, created)
 
     def ours(self) -> list[str]:
         found = _named(self._system, SYSTEMD_DIR, SYSTEMD_PREFIX, ".network")
@@ -182,7 +172,9 @@ class Networkd(Backend):
         return running(self._system, NETWORKD)
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
-        _reload_networkd(self._system, [(each, self._path(each)) for each in kept], changed, timeout)
+        files = [(each.netdev, self.netdev_file(each.netdev)) for each in kept if each.part.kind]
+        networkd_reload.announce(self._system, [each for each in files if each[1] in changed])
+        networkd_reload.reload(self._system, [(each, self._path(each)) for each in kept], changed, timeout)
 
     def warnings(self) -> list[str]:
         if not running(self._system, NETWORK_MANAGER):
@@ -249,94 +241,6 @@ def _rule_sections(each: Kept, side: Side, selectors: t.Sequence[str]) -> list[t
     return [("RoutingPolicyRule", [selector] + common) for selector in selectors]
 
 
-def _load_netdevs(system: System, created: t.Sequence[Kept]) -> None:
-    """Reload, and wait until systemd-networkd has made the bonds.
-
-    systemd-networkd (seen with 257) fails for interfaces that exist when it first reads their file, because it does not
-    look up their index. It makes bonds at once, and VLANs with the configuration of their parent.
-    """
-    system.check(["networkctl", "reload"], "see 'journalctl -u systemd-networkd' for what is wrong with the files")
-    deadline = time.monotonic() + BEGUN
-    for each in created:
-        while each.part.bond and not system.exists("/sys/class/net/%s" % each.netdev) and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-
-def _reload_networkd(
-    system: System, wanted: t.Sequence[tuple[Kept, str]], changed: t.Collection[str], timeout: float
-) -> None:
-    """Reload, and wait until systemd-networkd has configured each link from its file. A failed link is retried once.
-
-    :param wanted: (rail port, path of its file).
-    :raises RailyardError: if it uses another file for a link, or does not configure it.
-    """
-    reload_time = time.clock_gettime_ns(CLOCK_OF_FILES)
-    # 'reload' reconfigures only the links whose files changed: the management path is not among them
-    system.check(["networkctl", "reload"], "see 'journalctl -u systemd-networkd' for what is wrong with the files")
-    start = time.monotonic()
-    deadline = start + timeout
-    for each, path in wanted:
-        if each.ifindex is None:
-            continue
-        # 'reload' returns before networkd configures the links: an older state belongs to the former file
-        start_deadline = start + BEGUN if path in changed else start
-        while system.modified(_networkd_file(each)) < reload_time and time.monotonic() < start_deadline:
-            time.sleep(0.05)
-        used, link_state = _networkd_settled(system, each, path, deadline, SETTLED)
-        if used == path and link_state == GAVE_UP:
-            # the reason is often temporary, such as a kernel that is busy with the card's virtual functions
-            system.run(["networkctl", "reconfigure", each.netdev])
-            used, link_state = _networkd_settled(
-                system, each, path, max(deadline, time.monotonic() + RETRY), (CONFIGURED,)
-            )
-        if used != path:
-            raise RailyardError(
-                "systemd-networkd uses %s for %s" % (used or "no file", each.netdev),
-                path,
-                "remove that file or make it match fewer interfaces"
-                if used
-                else "see 'networkctl status %s'" % each.netdev,
-            )
-        if link_state != CONFIGURED and not _waits_for_carrier(system, each, link_state):
-            raise RailyardError(
-                "systemd-networkd reports %s as %r%s" % (each.netdev, link_state, _networkd_error(system, each.netdev)),
-                path,
-                "see 'journalctl -u systemd-networkd' for the reason",
-            )
-
-
-def _networkd_settled(
-    system: System, each: Kept, path: str, deadline: float, settled: t.Sequence[str]
-) -> tuple[str, str]:
-    """Wait for one of the states ``settled``. Return the file that systemd-networkd uses for a link, and the state."""
-    while True:
-        state = foreign_files.variables(system, _networkd_file(each))
-        used, link_state = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
-        settled_now = used == path and (link_state in settled or _waits_for_carrier(system, each, link_state))
-        if settled_now or time.monotonic() >= deadline:
-            return used, link_state
-        time.sleep(0.1)
-
-
-def _networkd_error(system: System, netdev: str) -> str:
-    """Return systemd-networkd's last error about a link in parentheses, to append to a message; empty if unknown."""
-    lines = system.run(["journalctl", "-b", "-u", NETWORKD, "-n", "200", "-o", "cat", "--no-pager"]).out.splitlines()
-    messages = [line.partition(": ")[2] for line in lines if line.startswith(netdev + ": ")]
-    error_texts = [text for text in messages if text.startswith(("Could not", "Failed"))]
-    return " (%s)" % error_texts[-1] if error_texts else ""
-
-
-def _waits_for_carrier(system: System, each: Kept, link_state: str) -> bool:
-    """Return whether a link waits for its carrier, without which duplicate IPv6 addresses cannot be detected."""
-    carrier = system.read("/sys/class/net/%s/carrier" % each.netdev)
-    return link_state == "configuring" and each.port.side(6) is not None and carrier == "0"
-
-
-def _networkd_file(each: Kept) -> str:
-    """Return the path of systemd-networkd's state file of a link, which it replaces when the state changes."""
-    return foreign_files.NETWORK_STATE % (each.ifindex or 0)
-
-
 class Netplan(Backend):
     """netplan over systemd-networkd: one YAML file, and one drop-in per rail for settings missing in netplan."""
 
@@ -396,16 +300,20 @@ class Netplan(Backend):
         paths = [netplan_output.generated_path(each.netdev, ".netdev") for each in created]
         for path, text in self._generated(files[NETPLAN_FILE].text, paths).items():
             self._system.write_file(path, text, 0o644)
-        _load_netdevs(self._system, created)
+        networkd_reload.load_netdevs(self._system, created)
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         # not 'netplan apply', which would reconfigure the management path too
         unread = {*netplan_output.generate(self._system), *changed}
+        netdevs = [
+            (each.netdev, netplan_output.generated_path(each.netdev, ".netdev")) for each in kept if each.part.kind
+        ]
+        networkd_reload.announce(self._system, [each for each in netdevs if each[1] in unread])
         generated = [(each, netplan_output.generated_path(each.netdev)) for each in kept]
         to_configure = [
             path for each, path in generated if not unread.isdisjoint((path, netplan_output.drop_in_path(each.netdev)))
         ]
-        _reload_networkd(self._system, generated, to_configure, timeout)
+        networkd_reload.reload(self._system, generated, to_configure, timeout)
 
 
 def _drop_in_text(each: Kept) -> str:

@@ -115,6 +115,8 @@ class Device:
     vf_range: str | None = None
     driver: str | None = None
     nodes: Selector = ALL
+    # the ConfigMap that it is in, which a DaemonSet may use on some nodes only
+    config_map: str | None = None
 
 
 @dataclass
@@ -162,6 +164,8 @@ class Facts:
     models: list[Selector] = field(default_factory=lambda: [ALL])
     # whether there are Helm values of which the chart is unknown
     unknown_charts: bool = False
+    # name of a ConfigMap -> the nodes of the DaemonSet that uses it
+    config_nodes: dict[str, Selector] = field(default_factory=dict)
     # node -> index, of the nodes that the user names
     node_indexes: dict[str, int | None] = field(default_factory=dict)
     # prefix of the resources of SR-IOV policies, which do not contain it

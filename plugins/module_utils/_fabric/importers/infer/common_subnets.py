@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import BY_NODE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, name_counting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
@@ -43,17 +44,27 @@ def divide_pools(drafts: Drafts, result: Addressing, found: Found) -> None:
             [pool for pool in drafts[place - 1].pools if pool.net == rail.net and pool.ranges]
             for place, rail in rails.items()
         ]
-        if not pools[0] or any({id(each) for each in some} != {id(each) for each in pools[0]} for some in pools):
+        first = {_identity(pool) for pool in pools[0]}
+        if not first or any({_identity(pool) for pool in some} != first for some in pools):
             continue
         for rail in rails.values():
             rail.numbering = BY_NODE
         pool = pools[0][0]
         # nv-ipam keeps the one pool, whose blocks of nodes then serve all their rails.
         if not pool.block:
-            message = "%s take addresses from %s" % (_labels(drafts, rails), shown(pool.label))
+            source = ", ".join(map(str, pool.ranges[:4])) if pool.inline else shown(pool.label)
+            message = "%s take addresses from %s" % (_labels(drafts, rails), source)
             remedy = "move pods out of the way before you apply the plan, in which each rail has a pool of its own"
             written = "numbering: node, and an equal part of its addresses for each rail"
             found.add(import_rules.ONE_POOL, pool.place, message, remedy, written)
+
+
+def _identity(pool: Pool) -> t.Hashable:
+    """Return what makes two pools one: the object or, in the configurations of networks, the addresses.
+
+    whereabouts allocates from one record of a range, in whatever network the range is written.
+    """
+    return (str(pool.net), tuple(pool.ranges), tuple(pool.excluded)) if pool.inline else id(pool)
 
 
 def report_overlaps(drafts: Drafts, result: Addressing, found: Found) -> None:

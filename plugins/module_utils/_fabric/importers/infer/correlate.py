@@ -6,11 +6,16 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, name_counting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    import_rules,
+    name_counting,
+    node_selectors,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     Ask,
     Device,
@@ -48,6 +53,14 @@ def drafts(facts: Facts, found: Found) -> list[Draft]:
     _add_pools(rails, facts, found)
     rails = _numbered(rails)
     rails = _completed(rails)
+    for device in facts.devices if len(rails) > 1 else ():
+        if not device.netdevs and not device.pci:
+            message = "%s selects the ports of all %d rails: a pod gets any or all of them" % (
+                shown(device.resource),
+                len(rails),
+            )
+            remedy = "give the port of each rail a resource of its own"
+            found.add(import_rules.ONE_RESOURCE, device.place, message, remedy, "a resource for each rail")
     if len(rails) > MAX_RAILS:
         message = "these manifests describe %d rails; the limit is %d" % (len(rails), MAX_RAILS)
         remedy = "give the manifests of one cluster"
@@ -77,17 +90,24 @@ def _add_network(network: PodNetwork, rails: list[Draft], facts: Facts, found: F
                 message = "%s has two different definitions" % shown(network.name)
                 found.add(import_rules.TWICE, network.place, message, "keep one of the two", "the first of them")
             return
-    if draft.networks:
-        first = draft.networks[0]
+    first = draft.networks[0] if draft.networks else None
+    if first and not _for_different_nodes(first, network, facts):
         message = "%s and %s are both on %s" % (first.name, network.name, draft.netdev or draft.label)
         if first.attachment != network.attachment:
             message += ", one as %s and one as %s" % (first.attachment, network.attachment)
         remedy = "keep one network per rail"
         found.add(import_rules.TWO_NETWORKS, network.place, message, remedy, "the network %s" % first.name)
-    else:
+    elif not first:
         draft.network, draft.namespace, draft.place = network.name, network.namespace, network.place
     draft.networks.append(network)
     draft.pools = _distinct([*draft.pools, *_pools_of(network, facts, found)])
+
+
+def _for_different_nodes(first: PodNetwork, network: PodNetwork, facts: Facts) -> bool:
+    """Return whether no node can get addresses from the pools of both networks."""
+    named = [{pool.name: pool.selector for pool in facts.pools if pool.name in each.pools} for each in (first, network)]
+    pairs = itertools.product(*(each.values() for each in named))
+    return all(named) and not any(node_selectors.overlap(one, other) for one, other in pairs)
 
 
 def _find_or_add(network: PodNetwork, rails: list[Draft], facts: Facts, found: Found) -> Draft:

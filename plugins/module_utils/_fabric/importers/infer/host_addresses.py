@@ -155,7 +155,7 @@ def _cut_pods(draft: Draft, rail: Addressed, addresses: t.Mapping[str, int], fou
     message = "ports have the addresses %s, which the pool of %s can give to pods" % (texts, shown(draft.label))
     remedy = "exclude them from the pool now, before a pod gets one"
     found.add(import_rules.HOST_IN_PODS, draft.place, message, remedy, "pods without them")
-    rail.pods = without(rail.pods, [Range(in_pods[0], in_pods[-1], bits)])
+    rail.pods = without(rail.pods, [single(address, bits) for address in in_pods])
 
 
 def _free(rail: Addressed, addresses: t.Mapping[str, int], facts: Facts) -> list[Range]:
@@ -285,15 +285,19 @@ def _set_hosts(stated: t.Sequence[Stated], indexes: t.Mapping[str, int], nodes: 
         base = _base(each, indexes)
         part = _part(each, base) if base is not None else None
         if part is not None and base is not None and not _mismatches([each], indexes):
-            each.rail.hosts = [Range(base, min(part.last, base + _MOST), part.bits)]
+            each.rail.hosts = [Range(base, _end(part, base), part.bits)]
         elif indexes == _from_addresses([each]):
             each.rail.hosts = _parts(each)
         elif part is not None and base is not None:
-            each.rail.hosts = [Range(base, min(part.last, base + _MOST), part.bits)]
+            each.rail.hosts = [Range(base, _end(part, base), part.bits)]
 
 
-# Addresses for ports: an IPv6 network is too large to use all of it.
+# Addresses for ports of an IPv6 network, which is too large to use all of it.
 _MOST = 8191
+
+
+def _end(part: Range, base: int) -> int:
+    return part.last if part.bits == IPV4 else min(part.last, base + _MOST)
 
 
 def _in_prefixes(

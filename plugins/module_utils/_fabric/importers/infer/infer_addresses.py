@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     claimed_addresses,
     import_rules,
     name_counting,
+    node_selectors,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
@@ -148,6 +149,14 @@ def _of_pools(draft: Draft, bits: int, found: Found) -> Addressed | None:
                 shown(pool.label),
             )
             remedy = "use one subnet per rail, or give each pool its nodeName"
+            if not node_selectors.overlap(pools[0].selector, pool.selector):
+                message = "the pools %s (%s) and %s (%s) of one rail are for different nodes, in different subnets" % (
+                    shown(pools[0].label),
+                    pools[0].selector,
+                    shown(pool.label),
+                    pool.selector,
+                )
+                remedy = "write a fabric file for the nodes of each, or a network that is divided by node"
             found.add(import_rules.SUBNETS, pool.place, message, remedy, str(net))
             continue
         duplicates = common(ranges, pool.ranges)

@@ -123,6 +123,7 @@ def _report_claimed(drafts: t.Sequence[Draft], facts: Facts, result: Addressing,
                             reported.append(inside)
                             _report_claim(draft, inside, claim, claims is reserved, found)
                             exclude(rail, claim.owner, [inside])
+                            rail.note = "DECIDE: free the taken addresses, or end the nodes of the rail before them"
 
 
 def _report_claim(draft: Draft, inside: Range, claim: Claim, reserved: bool, found: Found) -> None:

@@ -63,6 +63,8 @@ def of_devices(facts: Facts, found: Found) -> list[Draft]:
     Objects are compared only if a node can have both. If the nodes have different ports by label, there are several
     server models, and a draft has the port of each.
     """
+    for device in facts.devices:
+        device.nodes = facts.config_nodes.get(device.config_map or "", device.nodes)
     models = node_selectors.distinct(device.nodes for device in facts.devices if device.netdevs or device.pci)
     per_model = [
         [device for device in facts.devices if node_selectors.overlap(device.nodes, model)] for model in models

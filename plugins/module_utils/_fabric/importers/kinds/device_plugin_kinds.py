@@ -54,9 +54,24 @@ def config_map(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
     data = object_shape.entry(manifest.root, "data")
     if not isinstance(data, Mapping):
         return
+    before = len(facts.devices)
     for _key, value in data.entries.values():
         if isinstance(value, Scalar) and ("configList" in value.text or "resourceList" in value.text):
             _embedded(manifest, value, facts, found)
+    for device in facts.devices[before:]:
+        device.config_map = object_shape.name_of(manifest)[1]
+
+
+def daemon_set(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    """Read which nodes a DaemonSet is for, because the configuration of a device plugin may be only for them."""
+    spec = object_shape.entry(manifest.root, "spec", "template", "spec")
+    names = [
+        object_shape.peek(object_shape.entry(each, "configMap", "name"))
+        for each in object_shape.items_at(spec, "volumes")
+    ]
+    selectors = [object_shape.entry(spec, "nodeSelector"), object_shape.entry(spec, "affinity", "nodeAffinity")]
+    nodes = next((node_selectors.read(each) for each in selectors if each is not None), ALL)
+    facts.config_nodes.update({name: nodes for name in names if name})
 
 
 def _embedded(
@@ -156,7 +171,7 @@ def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix:
         )
     netdevs = netdevs or fields.texts("devices")
     if not netdevs:
-        others = [key for key in _SELECTORS if fields.has("selectors." + key)]
+        others = [key for key in _SELECTORS if fields.texts("selectors." + key)]
         message = "the resource %s selects no port by ifNames" % shown(name)
         if others:
             message += ", but every port by %s: its rails cannot be distinguished" % ", ".join(others)

@@ -181,6 +181,7 @@ def _network_operator(manifest: manifest_texts.Manifest, root: Mapping, facts: F
     """Read the resources of the device plugins, from which the chart makes the NicClusterPolicy."""
     found.kind = "the Helm values"
     facts.provider(NETWORK_OPERATOR)
+    object_shape.text_at(root, "deployCR")
     if object_shape.text_at(root, "ofedDriver", "deploy").lower() == "true":
         facts.driver = "container"
     nodes = node_selectors.read(object_shape.entry(root, "nodeAffinity"))

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.node_selectors import Selector
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.node_selectors import ALL, Selector
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import NODE, pci
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence, Value
@@ -52,8 +52,13 @@ def kindless(manifest: Manifest, facts: Facts) -> str:
     if isinstance(object_shape.entry(manifest.root, "interfaces"), Sequence):
         _nmstate(manifest, manifest.root, nodes, facts)
         return "the nmstate file"
-    network = object_shape.entry(manifest.root, "network")
     sections = ("ethernets", "bonds", "vlans")
+    network = object_shape.entry(manifest.root, "network")
+    if network is None and "version" in manifest.root.entries:
+        network = manifest.root  # network-config of cloud-init
+    if isinstance(object_shape.entry(network, "config"), Sequence):
+        _cloud_init(manifest, network, nodes, facts)
+        return "the network configuration of cloud-init"
     if isinstance(network, Mapping) and any(key in network.entries for key in sections):
         for key in ("version", "renderer"):
             object_shape.text_at(network, key)
@@ -73,6 +78,8 @@ def nodes_of_file(path: str, facts: Facts) -> Selector:
     for text in (name, stem, *(stem[len(prefix) :] for prefix in ("netplan-", "nmstate-", "ifcfg-")), *folders[::-1]):
         if text in known:
             return node_selectors.of_names([text])
+    if facts.node_indexes:
+        return ALL
     own = [each for each in folders[::-1] if each.lower() not in _FOLDERS and NODE.match(each) and each[-1:].isdigit()]
     return node_selectors.of_names(own[:1])
 
@@ -163,6 +170,31 @@ def _netplan(manifest: Manifest, name: str, value: Value, kind: str, nodes: Sele
         interface.parent = object_shape.text_at(value, "link") or None
         interface.vlan = _number(object_shape.entry(value, "id"))
     facts.interfaces.append(interface)
+
+
+def _cloud_init(manifest: Manifest, network: Value | None, nodes: Selector, facts: Facts) -> None:
+    """Read version 1 of the network configuration of cloud-init."""
+    object_shape.text_at(network, "version")
+    for item in object_shape.items_at(network, "config"):
+        name = object_shape.text_at(item, "name")
+        kind = object_shape.text_at(item, "type")
+        if kind not in ("physical", "bond", "vlan") or not name:
+            continue
+        interface = HostInterface(object_shape.place_at(manifest, item, "network.config"), name, nodes)
+        interface.mac = object_shape.text_at(item, "mac_address") or None
+        interface.mtu = _number(object_shape.entry(item, "mtu"))
+        interface.parent = object_shape.text_at(item, "vlan_link") or None
+        interface.vlan = _number(object_shape.entry(item, "vlan_id"))
+        members = object_shape.items_at(item, "bond_interfaces")
+        interface.members = [text for text in map(object_shape.plain_text, members) if text]
+        set_bond(interface, object_shape.text_at(item, "params", "bond-mode"))
+        for subnet in object_shape.items_at(item, "subnets"):
+            object_shape.text_at(subnet, "type")
+            address, mask = (object_shape.text_at(subnet, key) for key in ("address", "netmask"))
+            parsed = pool_ranges.address(mask) if mask else None
+            length = "/%d" % bin(parsed[0]).count("1") if parsed and "/" not in address else ""
+            _add_address(interface, address + length)
+        facts.interfaces.append(interface)
 
 
 # -- what operators report and set

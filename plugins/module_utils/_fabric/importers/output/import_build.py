@@ -222,6 +222,8 @@ class Builder:
             written = "vfs: {count: %d, range: %s}" % (vfs["count"], vfs["range"])
             found_at = next((device.place for device in draft.devices if device.vf_range), draft.place)
             self._found.add(layout_rules.PART, found_at, message, remedy, written)
+        if self._found.has(layout_rules.OWNER):
+            self._out.say(("fabric", "vfs"), "DECIDE: which VFs have another owner, as range; see the finding")
         if parted:
             comment = "CHECK: pods get only the VFs of the range; others have another owner and are left as they are"
             self._out.say(("fabric", "vfs"), comment)

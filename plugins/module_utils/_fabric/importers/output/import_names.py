@@ -81,7 +81,7 @@ class Names:
                 names = self._node_pools(bits) if each_node else self._pool_names(addressing, bits)
                 defaults = ["{fabric}-{rail}" + "-{node}" * each_node] * len(names)
                 divided = [rail for rail in addressing.rails[bits].values() if rail.numbering]
-                if self._defaults.cuts_blocks and len(divided) == len(names) > 1 and len(set(names)) == 1:
+                if self._defaults.cuts_blocks and len(divided) == len(names) > 1 and len(set(names)) == 1 and names[0]:
                     section["pool" + suffix] = names[0]
                     continue
                 self._template(section, "pool" + suffix, names, defaults, SHAPES["pool"][0].match)

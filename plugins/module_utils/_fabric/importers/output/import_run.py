@@ -184,7 +184,9 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
             remedy = "give files that contain Kubernetes manifests, or pages and scripts with manifests"
             found.add(import_rules.NO_MANIFEST, Place(name), message, remedy, "nothing")
     for interface in facts.interfaces:
-        facts.claims.extend(Claim(single(each, bits), interface.name) for each, _prefix, bits in interface.addresses)
+        facts.claims.extend(
+            Claim(single(each, bits), "interface %s" % interface.name) for each, _prefix, bits in interface.addresses
+        )
     for pool in facts.pools:
         facts.claims.extend(claimed_addresses.of_pool(pool))
     drafts = correlate.drafts(facts, found)
@@ -228,6 +230,9 @@ def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None
     group = version.rpartition("/")[0]
     reader = _reader_of(manifest, group, kind, found) if kind else _kindless
     before = facts.manifests
+    if kind == "DaemonSet":
+        # the rest of it is not imported
+        device_plugin_kinds.daemon_set(manifest, facts, found)
     if reader is not None:
         facts.manifests += 1
         reader(manifest, facts, found)
@@ -243,7 +248,7 @@ def _kindless(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
         found.kind = "the device plugin's configuration"
         device_plugin_kinds.configuration(manifest, root, facts, found)
     elif host_interfaces.kindless(manifest, facts):
-        found.kind = "the network configuration"
+        found.kind, found.name = "the network configuration", manifest.file.rpartition("/")[2]
     elif not helm_values.read(manifest, facts, found):
         facts.manifests -= 1
 
