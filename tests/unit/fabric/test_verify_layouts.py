@@ -394,6 +394,35 @@ def test_a_member_on_another_leaf_than_those_of_other_nodes_is_named() -> None:
     assert "or of that of" in failure["cause"] or "ai-1" in failure["cause"]
 
 
+def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None:
+    text = BONDS.replace("su1: {nodes: 32}", 'su1: {nodes: 32, leaf: "leaf{m}", leaf_port: "swp{n}s{i}"}')
+
+    def planned() -> World:
+        world = World(plan(4, text))
+        for number, info in enumerate(world.infos.values(), 1):
+            for row in info["lldp"]:
+                second = row["netdev"][-1] == "1"
+                rail = 1 if row["netdev"][0] == "m" else 3
+                row.update(system="leaf2" if second else "leaf1", port="swp%ds%d" % (rail, number))
+                row["chassis"] = "00:1b:54:c2:00:0%d" % (second + 1)
+        return world
+
+    assert found(planned()) == []
+    world = planned()
+    hears(world, NODE, "b1", "leaf9-99")
+    failure = only_failure(world.document(), "RV705", NODE, "stor3")
+    assert (failure["expected"], failure["found"]) == ("b1 on leaf2 swp3s2", "b1 on leaf9-99 swp3s2")
+    # both leaves are those of the rail, and the cables of the members are swapped
+    world = planned()
+    rows = {row["netdev"]: row for row in world.infos[NODE]["lldp"]}
+    rows["b0"]["system"], rows["b1"]["system"] = "leaf2", "leaf1"
+    assert only_failure(world.document(), "RV705", NODE, "stor3")["what"] == "leaf of b0, b1"
+    world = planned()
+    next(row for row in world.infos[NODE]["lldp"] if row["netdev"] == "b1")["port"] = "swp9"
+    failure = only_failure(world.document(), "RV704", NODE, "stor3")
+    assert (failure["what"], failure["expected"], failure["found"]) == ("leaf port of b1", "leaf2 swp3s2", "leaf2 swp9")
+
+
 def test_lacp_and_lldp_show_one_cable_in_another_leaf_once() -> None:
     world = world_of("bonds")
     lacp(world, partner_mac="02:bb:00:00:00:01", aggregator=2)
