@@ -301,7 +301,7 @@ def lacp(world: World, **values: t.Any) -> None:
     member(world, "bond0", "m1").update(values)
 
 
-# the bond carries two rails, and each of them has the failure of the bond
+# the bond carries two rails
 SHARED_HARMS: list[tuple[str, Harm, str, t.Sequence[str]]] = [
     *(
         ("%s changed" % key, lambda w, k=key, v=value: above(w, "bond0")["bond"].update({k: v}), "RV416", [value])  # type: ignore[misc]
@@ -324,14 +324,15 @@ SHARED_HARMS: list[tuple[str, Harm, str, t.Sequence[str]]] = [
 
 
 @pytest.mark.parametrize(("harm", "code", "words"), [row[1:] for row in SHARED_HARMS], ids=[r[0] for r in SHARED_HARMS])
-def test_a_fault_of_a_bond_is_a_failure_of_each_rail_on_it_and_rails_keep_their_state(
+def test_a_fault_of_a_bond_is_one_failure_of_all_rails_on_it_and_they_keep_their_state(
     harm: Harm, code: str, words: t.Sequence[str]
 ) -> None:
     world = world_of("bonds")
     harm(world)
     verdict = world.document()
-    assert [(each["code"], each["rail"]) for each in verdict["failures"]] == [(code, "stor1"), (code, "stor2")]
-    text = " ".join(str(value) for value in verdict["failures"][0].values())
+    failure = only_failure(verdict, code, NODE, "stor1")
+    assert failure["rails"] == ["stor1", "stor2"]
+    text = " ".join(str(value) for value in failure.values())
     assert all(word in text for word in words), text
     # traffic has proven the rails, and they are not cordoned
     assert {each["state"] for each in verdict["proof"].values()} == {"proven"} and not verdict["ok"]
@@ -346,11 +347,33 @@ def test_rails_on_a_bond_without_an_lacp_partner_are_not_probed_in_vain() -> Non
         member(world, "bond0", netdev)["partner_mac"] = None
     above(world, "bond0")["bond"]["partner_mac"] = None
     both_lost(world)
-    assert found(world) == [("RV417", NODE, "stor1"), ("RV417", NODE, "stor2")]
+    assert only_failure(world.document(), "RV417", NODE, "stor1")["rails"] == ["stor1", "stor2"]
+    assert found(world, rails=["stor2"]) == [("RV417", NODE, "stor2")]
     assert found(world, DRIFT) == []
     # without root, the node shows only the partner of the bond
     above(world, "bond0")["bond"]["partner_mac"] = "02:aa:00:00:00:01"
     assert [code for code, _node, _rail in found(world, layers=["link"])] == []
+
+
+def test_a_bond_of_two_rails_that_was_deleted_is_one_failure() -> None:
+    world = world_of("bonds")
+    for netdev in ("bond0", "bond0.100", "bond0.200"):
+        remove(world, netdev)
+    failure = only_failure(world.document(), "RV411", NODE, "stor1")
+    assert (failure["what"], failure["rails"]) == ("bond0", ["stor1", "stor2"])
+
+
+def test_a_parent_that_is_set_down_is_named_and_not_the_cable() -> None:
+    world = world_of("bonds")
+    for netdev in ("bond0", "bond0.100", "bond0.200"):
+        above(world, netdev)["carrier"] = False
+    above(world, "bond0")["up"] = False
+    both_lost(world)
+    rows = world.document()["failures"]
+    assert [(each["code"], each["rail"], each["what"]) for each in rows] == [
+        ("RV401", "stor1", "link bond0"),
+        ("RV401", "stor2", "link bond0"),
+    ]
 
 
 def test_a_failed_member_does_not_hide_a_failure_of_the_rail() -> None:

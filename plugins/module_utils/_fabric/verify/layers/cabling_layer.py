@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.interface_layer import rails_on_bond
 
 Place = t.Tuple[str, str]
 # netdev of a bond's member -> its LLDP neighbour
@@ -183,7 +184,7 @@ def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Membe
             continue
         if is_named(run, node, ports[node, rail]):
             # the plan has leaf ports for each rail, and rails on one bond share its cables
-            if rail == _first_rail(run, node, ports[node, rail]):
+            if rail == rails_on_bond(run.reports[node].plan, ports[node, rail])[0]:
                 _planned_members(run, (node, rail), ports[node, rail], members)
             continue
         groups.setdefault((run.reports[node].plan["unit"], rail), {})[node] = members
@@ -198,15 +199,6 @@ def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Membe
             if most != own and (clear or (numbers[most] == numbers[own] and order.index(most) < order.index(own))):
                 alike = [each for each in leaves if leaves[each] == most]
                 _other_leaf(run, (node, rail), by_node, alike, clear)
-
-
-def _first_rail(run: Run, node: str, port: Row) -> str | None:
-    """Return the first rail on the bond of a port."""
-    bond = port["lower"]["bond"]
-    return next(
-        (each["rail"] for each in run.reports[node].plan["ports"] if (each.get("lower") or {}).get("bond") == bond),
-        None,
-    )
 
 
 def _planned_members(run: Run, place: Place, port: Row, members: Members) -> None:

@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     interface,
     link_layer,
     other_link_layer,
+    set_down,
     without_link,
 )
 
@@ -206,6 +207,10 @@ def link(run: Run) -> None:
         name, rail, netdev = report.name, port["rail"], row["netdev"]
         if row["up"] is False:
             run.fail("RV401", name, rail, "link %s" % netdev, expected="up", found="down")
+            continue
+        down = set_down(live, port)
+        if down:
+            run.fail("RV401", name, rail, "link %s" % down, expected="up", found="down")
             continue
         if row["carrier"] is False:
             found = "; ".join(["no", *without_link(live, port)])
