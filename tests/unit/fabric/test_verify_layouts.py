@@ -714,6 +714,25 @@ def test_a_port_of_a_device_that_belongs_to_another_plane_is_reported() -> None:
     assert (failure["code"], failure["rail"]) == ("RV405", "r1p2") and "is present" in failure["cause"]
 
 
+@pytest.mark.parametrize("netdevs", [("ens1", "ens2"), (None, None)], ids=["RoCE", "InfiniBand"])
+def test_two_ports_of_one_function_are_told_apart(netdevs: tuple[str | None, str | None]) -> None:
+    """A ConnectX-3 has one PCI function and one RDMA device, mlx4_0, with a port for each of its netdevs."""
+    world = world_of("plain" if netdevs[0] else "infiniband", 2)
+    for name, info in world.infos.items():
+        rows = []
+        for number, (row, port) in enumerate(zip(info["rdma"], world.plans[name]["ports"]), 1):
+            nic(world, "ens%d" % number, name)["pci"] = port["pci"] = "0000:18:00.0"
+            rows.append(dict(row, device="mlx4_0", port=number, pci="0000:18:00.0", netdev=netdevs[number - 1]))
+            # without a netdev, only the plan knows the number of the port
+            port["rdma"] = dict({"name": "mlx4_0", "type": "hardware"}, **({} if netdevs[0] else {"port": number}))
+        info["rdma"] = rows
+        for gid in info["gids"]:
+            gid.update(port=1 if gid["device"] == "mlx5_0" else 2, device="mlx4_0")
+    assert found(world) == []
+    world.infos[NODE]["rdma"][1].update(state="DOWN", physical_state="POLLING")
+    assert only_failure(world.document(), "RV407", NODE, "gpu02")["what"] == "RDMA device mlx4_0:2"
+
+
 def test_a_gid_and_counters_of_another_port_of_the_device_are_not_those_of_the_plane() -> None:
     world = world_of("planes")
     twelve_ports(world, NETDEVS)
