@@ -383,6 +383,45 @@ def test_a_failed_member_does_not_hide_a_failure_of_the_rail() -> None:
     assert found(world) == [("RV414", NODE, "stor3"), ("RV801", NODE, "stor3")]
 
 
+def predicted(*rows: tuple[str, str, t.Any, t.Any], **fields: str) -> Row:
+    """The changes that rail_ports predicts."""
+    keys = ("subject", "attribute", "before", "after")
+    return {"changes": [dict(zip(keys, row), **fields) for row in rows]}
+
+
+STEPS = [
+    ("bond1", "bond.mode", "balance-rr", "active-backup"),
+    ("bond1", "state", "down", "up"),
+    ("bond1", "address", None, "2001:db8::2/64"),
+]
+
+
+@pytest.mark.parametrize("kind", ["verify", DRIFT])
+def test_the_steps_with_which_a_bond_is_corrected_are_not_failures(kind: str) -> None:
+    world = world_of("bonds")
+    mode_changed(world)
+    world.states[NODE]["rail_ports"] = predicted(*STEPS)
+    assert found(world, kind) == [("RV415", NODE, "stor3")]
+    # a bond without its member, and a bond that was deleted
+    world = world_of("bonds")
+    member_removed(world)
+    world.states[NODE]["rail_ports"] = predicted(("b1", "master", None, "bond1"))
+    assert found(world, kind) == [("RV413", NODE, "stor3")]
+    world = world_of("bonds")
+    remove(world, "bond1")
+    rows = [("bond1", "interface", None, "bond of b0, b1"), ("b0", "master", None, "bond1"), *STEPS[2:]]
+    world.states[NODE]["rail_ports"] = predicted(*rows)
+    assert found(world, kind) == [("RV411", NODE, "stor3")]
+
+
+def test_what_only_the_module_compares_is_drift_of_the_bond() -> None:
+    world = world_of("bonds")
+    world.states[NODE]["rail_ports"] = predicted(("bond1", "bond.miimon", 0, 100))
+    assert found(world, DRIFT) == [("RV416", NODE, "stor3")]
+    world.states[NODE]["rail_ports"] = predicted(("bond9", "interface", "bond of x0, x1", None))
+    assert found(world, DRIFT) == [("RV421", NODE, None)]
+
+
 def test_a_bond_that_another_program_made_has_this_cause() -> None:
     world = world_of("bonds")
     above(world, "bond1").update(managed=False)
@@ -456,7 +495,15 @@ def test_lacp_and_lldp_show_one_cable_in_another_leaf_once() -> None:
 
 
 # Codes of faults that have tests of their own below or above.
-CODES = {row[2] for row in (*BOND_HARMS, *SHARED_HARMS)} | {"RV409", "RV417", "RV420", "RV512", "RV705", "RV808"}
+CODES = {row[2] for row in (*BOND_HARMS, *SHARED_HARMS)} | {
+    "RV409",
+    "RV417",
+    "RV420",
+    "RV421",
+    "RV512",
+    "RV705",
+    "RV808",
+}
 
 
 # -- managed: false ----------------------------------------------------------------------------------------------------

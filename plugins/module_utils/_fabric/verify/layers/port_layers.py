@@ -82,7 +82,7 @@ def _nic(run: Run, report: NodeReport, port: Row, function: t.Mapping[str, t.Any
 def _sibling(live: Live, function: t.Mapping[str, t.Any]) -> str | None:
     """Return the cause if other functions of the card are present; None if the whole card is missing."""
     card = (function["pci"] or "").rpartition(".")[0]
-    others = sorted({nic["pci"] for nic in live.nics if card and nic["pci"].rpartition(".")[0] == card})
+    others = sorted({nic["pci"] for nic in live.nics if card and (nic["pci"] or "").rpartition(".")[0] == card})
     if not others:
         return None
     return "the card is present (%s): its firmware does not enable this port, or a virtual machine has it" % (
