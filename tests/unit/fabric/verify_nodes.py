@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
@@ -112,14 +113,15 @@ class World:
         info["lldp"] = [
             {
                 "netdev": netdev,
-                "chassis": "00:1b:54:c2:00:%02x" % port["number"],
-                "system": "%s.example.com" % port["leaf"]["name"],
-                "port": port["leaf"]["port"],
+                "chassis": "00:1b:54:c2:%02x:%02x" % (at, port["number"]),
+                "system": "%s.example.com" % leaf["name"],
+                "port": leaf["port"],
                 "port_description": None,
                 "source": "lldpd",
             }
             for port in node["ports"]
-            for netdev in live_nodes.netdevs(port)
+            for at, (netdev, function) in enumerate(zip(live_nodes.netdevs(port), functions(port)))
+            for leaf in [function.get("leaf") or port["leaf"]]
         ]
         for row in info["interfaces"]:
             row["mac"] = "02:00:00:01:%02x:%s" % (node["index"], row["mac"][12:14])
