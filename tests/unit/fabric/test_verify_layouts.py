@@ -808,14 +808,15 @@ def test_deleted_arp_settings_are_one_failure_with_their_evidence() -> None:
     # the node itself has heard its other port, and so has a partner
     address = world.port(NODE, "gpu01")["address"].partition("/")[0]
     world.infos[NODE]["duplicates"] = [{"netdev": "ens1", "address": address, "macs": [], "own": [mac(world, "gpu02")]}]
-    for rail in ("gpu01", "gpu03"):
-        for client, rows in world.probes.items():
-            for row in rows:
-                if (row["peer"], row["rail"]) == (NODE, rail) and client != NODE:
-                    row["macs"] = [mac(world, rail), mac(world, "gpu02")]
+    assert "answers for %s of gpu01" % address in world.document()["failures"][0]["found"]
+    for rows in world.probes.values():
+        for row in rows:
+            if (row["peer"], row["rail"]) == (NODE, "gpu03"):
+                row["macs"] = [mac(world, "gpu03"), mac(world, "gpu02")]
     failure = only_failure(world.document(), "RV512", NODE, "gpu02")
     assert (failure["what"], failure["expected"]) == ("net.ipv4.conf.ens2.arp_ignore", "arp_ignore 1")
-    assert failure["found"].startswith("arp_ignore 0; ens2 answers for %s of gpu01" % address)
+    third = world.port(NODE, "gpu03")["address"].partition("/")[0]
+    assert failure["found"] == "arp_ignore 0; ens2 answers for %s of gpu01, %s of gpu03" % (address, third)
     assert failure["playbook"] == "playbooks/hosts.yml --limit ai-2"
     assert failure["rails"] == ["gpu02", "gpu01", "gpu03", "gpu04"]
     assert [each[0] for each in found(world, DRIFT)] == ["RV512"]
@@ -864,6 +865,15 @@ def test_only_answers_of_other_nodes_are_duplicates() -> None:
     assert found(world) == [("RV510", "ai-3", "gpu01")]
     heard["macs"] = ["02:99:00:00:00:01"]
     assert found(world) == [("RV510", NODE, "gpu01")]
+
+
+def test_a_duplicate_on_a_vlan_is_that_of_the_rail_and_not_of_another_vlan() -> None:
+    world = world_of("bonds")
+    address = world.port(NODE, "stor1")["address"].partition("/")[0]
+    other = above(world, "bond0.100", "ai-3")["mac"]
+    assert other == above(world, "bond0.200", "ai-3")["mac"]
+    world.infos[NODE]["duplicates"] = [{"netdev": "bond0.100", "address": address, "macs": [other]}]
+    assert found(world) == [("RV510", "ai-3", "stor1")]
 
 
 def test_packets_do_not_show_swapped_cables_on_one_network_and_the_verdict_reports_it() -> None:
