@@ -230,10 +230,11 @@ def _bond(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[
 
 
 def _other_program(port: Row, row: Row) -> Row:
-    """Return the cause of a difference in a bond or VLAN that Railyard has not made although it should."""
-    if row.get("managed") is False and is_managed(port):
-        return {"cause": "another program made it: Railyard has not"}
-    return {}
+    """Return cause and remedy of a difference in a bond or VLAN of another program, which hosts.yml does not change."""
+    if row.get("managed") is not False or not is_managed(port):
+        return {}
+    remedy = "plan it as it is, set managed: false for the port, or remove it with the file that makes it and run %s"
+    return {"cause": "another program made it: Railyard has not", "remedy": remedy % HOSTS, "playbook": None}
 
 
 def _members(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[str]) -> None:
@@ -254,7 +255,12 @@ def _members(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequen
             continue
         else:
             above = live.above(nic.get("master"))
-            about["found"] = "a member of %s" % shown(above) if above else nic.get("master") or "no member"
+            about["found"] = (
+                "a member of %s" % (shown(above) if above else nic["master"]) if nic.get("master") else "no member"
+            )
+            if nic.get("master"):
+                remedy = "take it out there (ip link set %s nomaster) with the file that makes it a member, and run %s"
+                about.update(remedy=remedy % (nic["netdev"], HOSTS), playbook=None)
         run.fail("RV413", name, rail, _name(live, function), **about)
     planned = {_name(live, function) for function in functions(port)}
     if any(each not in planned for each in row["lower"]):
