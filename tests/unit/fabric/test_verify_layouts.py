@@ -513,6 +513,20 @@ CODES = {row[2] for row in (*BOND_HARMS, *SHARED_HARMS)} | {
 }
 
 
+def test_the_soft_rdma_device_of_a_bond_is_found_by_its_netdev() -> None:
+    """rxe is created on the bond, which has no PCI function. A VLAN uses the device of its parent."""
+    text = BONDS.replace("server:\n", "server:\n    soft_rdma: rxe\n").replace("mlx5_bond_", "rxe_bond_")
+    world = World(plan(4, text))
+    for info in world.infos.values():
+        for row in info["rdma"]:
+            row.update(netdev="bond%s" % row["device"][-1], pci=None)
+    assert found(world, layers=["link", "address"]) == []
+    world.infos[NODE]["rdma"] = [row for row in world.infos[NODE]["rdma"] if row["device"] != "rxe_bond_0"]
+    failures = world.document(layers=["link"])["failures"]
+    assert [(each["code"], each["rail"]) for each in failures] == [("RV405", "stor1"), ("RV405", "stor2")]
+    assert "the soft RDMA link was deleted" in failures[0]["cause"]
+
+
 # -- managed: false ----------------------------------------------------------------------------------------------------
 
 UNMANAGED = TEXTS["bonds"].replace("rdma: mlx5_bond_1}", "rdma: mlx5_bond_1, managed: false}")
