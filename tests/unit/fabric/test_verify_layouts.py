@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
-from tests.unit.fabric.verify_nodes import Row, World, only_failure, plan
+from tests.unit.fabric.verify_nodes import SERVERS, Row, World, only_failure, plan
 
 NODE = "ai-2"
 Harm = t.Callable[[World], t.Any]
@@ -720,6 +720,21 @@ def test_a_known_fact_is_the_cause(name: str, harm: Harm, code: str, cause: str)
     assert cause in only_failure(world.document(), code, NODE, "gpu01")["cause"]
 
 
+IB_VFS = (
+    SERVERS.replace('subnet: "172.16.{n+10}.0/24", gateway: .254, pods: .1-.200, hosts: .201-.253', "mode: none")
+    .replace("attachment: sriov, provider: spiderpool", "attachment: ib-sriov, provider: network-operator")
+    .replace("mtu: 4200, vfs: {count: 2, trust: true, spoofchk: false}", "mtu: 4092, vfs: {count: 2}")
+)
+
+
+def test_a_vf_with_a_zero_guid_has_this_cause() -> None:
+    world = World(plan(2, IB_VFS))
+    row = next(row for row in world.infos[NODE]["vfs"] if row["pf"] == "0000:03:00.0")
+    row["attributes"]["node_guid"] = "00:00:00:00:00:00:00:00"
+    failure = next(each for each in world.document(layers=["driver"])["failures"])
+    assert (failure["code"], failure["rail"]) == ("RV206", "gpu03") and "never set" in failure["cause"]
+
+
 # -- ports of one RDMA device (case 2) ---------------------------------------------------------------------------------
 
 
@@ -783,7 +798,7 @@ def test_a_port_of_a_device_that_belongs_to_another_plane_is_reported() -> None:
 
 
 @pytest.mark.parametrize("netdevs", [("ens1", "ens2"), (None, None)], ids=["RoCE", "InfiniBand"])
-def test_two_ports_of_one_function_are_told_apart(netdevs: tuple[str | None, str | None]) -> None:
+def test_two_ports_of_one_function_are_judged_separately(netdevs: tuple[str | None, str | None]) -> None:
     """A ConnectX-3 has one PCI function and one RDMA device, mlx4_0, with a port for each of its netdevs."""
     world = world_of("plain" if netdevs[0] else "infiniband", 2)
     for name, info in world.infos.items():

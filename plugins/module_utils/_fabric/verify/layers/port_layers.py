@@ -34,6 +34,7 @@ GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
 _IN_POD = "none if this is intended; delete the pod to prove the rail from the node"
 _SET_GUID = "reload the driver or reset the card; set the GUID of a VF before its driver is bound"
+_NO_GUID = "the GUID was never set, or the driver of the PF was reloaded: a subnet manager configures no such VF"
 _NO_SUBNET_MANAGER = {
     "cause": "no subnet manager configured the port",
     "remedy": "start a subnet manager, or check why it does not detect the port (ibstat, ibdiagnet)",
@@ -160,8 +161,9 @@ def _vfs(run: Run, name: str, port: Row, nic: Row, live: Live) -> None:
         have = held.get(spec["index"]) or {}
         for key, value in spec.items():
             if key != "index" and value is not None and have.get(key) is not None and have[key] != value:
-                what = "%s of VF %d of %s" % (key, spec["index"], nic["netdev"])
-                run.fail("RV206", name, rail, what, expected=value, found=have[key])
+                what = "%s of VF %d of %s" % (key, spec["index"], nic["netdev"] or nic["pci"])
+                cause = _NO_GUID if _is_zero_guid(have[key]) else None
+                run.fail("RV206", name, rail, what, expected=value, found=have[key], cause=cause)
 
 
 def mode(run: Run) -> None:
@@ -308,11 +310,15 @@ def _no_device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
     )
 
 
+def _is_zero_guid(value: t.Any) -> bool:
+    return set(str(value)) == {"0", ":"}
+
+
 def _why_inactive(device: Row) -> Row:
     """Return cause and remedy of an RDMA port that is not ACTIVE, if they are known better than for any port."""
     if device["link_layer"] != "infiniband":
         return {}
-    if set(device.get("node_guid") or "") == {"0", ":"}:
+    if _is_zero_guid(device.get("node_guid")):
         return {"cause": "its node GUID is zero, and a subnet manager configures no such port", "remedy": _SET_GUID}
     if device.get("physical_state") not in (None, "LINK_UP"):
         cause = "the port has no link: its physical state is %s" % device["physical_state"]
