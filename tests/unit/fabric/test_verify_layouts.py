@@ -492,6 +492,21 @@ def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None
     assert (failure["what"], failure["expected"], failure["found"]) == ("leaf port of b1", "leaf2 swp3s2", "leaf2 swp9")
 
 
+def test_vlans_of_one_port_have_one_cable() -> None:
+    vlans = PLAIN.replace('{netdev: ens1, pci: "0000:18:00.0", rdma: mlx5_0}', "PORT, vlan: 1, rdma: mlx5_0}")
+    vlans = vlans.replace('{netdev: ens2, pci: "0000:29:00.0", rdma: mlx5_1}', "PORT, vlan: 2, rdma: mlx5_0}")
+    vlans = vlans.replace("PORT", '{netdev: ens1, pci: "0000:18:00.0"').replace(
+        "{nodes: 32}", '{nodes: 32, leaf: "leaf-{n}"}'
+    )
+    world = World(plan(2, vlans))
+    for info in world.infos.values():
+        for row in info["lldp"]:
+            row.update(system="leaf-1", chassis="00:1b:54:c2:00:01")
+    assert found(world) == []
+    world.infos[NODE]["lldp"][-1].update(system="leaf-9", chassis="00:1b:54:c2:00:09")
+    assert found(world) == [("RV701", NODE, "gpu01")]
+
+
 def test_lacp_and_lldp_show_one_cable_in_another_leaf_once() -> None:
     world = world_of("bonds")
     lacp(world, partner_mac="02:bb:00:00:00:01", aggregator=2)

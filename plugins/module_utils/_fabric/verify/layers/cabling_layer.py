@@ -15,7 +15,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.interface_layer import rails_on_bond
 
 Place = t.Tuple[str, str]
 # netdev of a bond's member -> its LLDP neighbour
@@ -65,7 +64,12 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
     for place, row in heard.items():
         port = ports[place]
         node, rail = place
-        if place in reported or rail not in run.rails or not is_named(run, node, port):
+        if (
+            place in reported
+            or rail not in run.rails
+            or not is_named(run, node, port)
+            or not _is_first(run, node, port)
+        ):
             continue
         if not run.look("cabling", node, rail):
             continue
@@ -82,6 +86,19 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
         elif port["leaf"]["port"] and not _same(port["leaf"]["port"], row["port"], row["port_description"]):
             found = "%s %s" % (port["leaf"]["name"], row["port"])
             run.fail("RV704", node, rail, "leaf port", expected=_planned(port), found=found)
+
+
+def _is_first(run: Run, node: str, port: Row) -> bool:
+    """Return whether a port is the first on its cables. The plan has a leaf port for each of the VLANs on them."""
+    if not port.get("lower"):
+        return True
+    cables = [(each["pci"], each["netdev"], each["match"]) for each in functions(port)]
+    first = next(
+        other
+        for other in run.reports[node].plan["ports"]
+        if [(each["pci"], each["netdev"], each["match"]) for each in functions(other)] == cables
+    )
+    return bool(first["rail"] == port["rail"])
 
 
 def _planned(port: Row) -> str:
@@ -183,8 +200,7 @@ def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Membe
         if rail not in run.rails or not run.look("cabling", node, rail):
             continue
         if is_named(run, node, ports[node, rail]):
-            # the plan has leaf ports for each rail, and rails on one bond share its cables
-            if rail == rails_on_bond(run.reports[node].plan, ports[node, rail])[0]:
+            if _is_first(run, node, ports[node, rail]):
                 _planned_members(run, (node, rail), ports[node, rail], members)
             continue
         groups.setdefault((run.reports[node].plan["unit"], rail), {})[node] = members
