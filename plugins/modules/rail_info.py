@@ -135,6 +135,7 @@ nics:
       which only root may read. They are null if the card does not have them, or does not answer in a second.
     - C(permanent_mac) is the hardware address from the port's manufacturer, C(mac) the current one.
     - C(holders) names the holders of a netdev in another network namespace, such as a pod that has the whole device.
+      C(rdma_holders) names those of its RDMA device.
     - C(master) is the bond, bridge, team, VRF or Open vSwitch that the netdev is part of, or null.
   returned: when O(subset) has V(nics)
   type: list
@@ -170,6 +171,7 @@ nics:
       max_vfs: 16
       management_path: null
       holders: []
+      rdma_holders: []
 interfaces:
   description:
     - The bonds, VLANs, bridges, teams and VRFs above the network PFs, each after those below it. C(kind) is V(bond),

@@ -50,7 +50,11 @@ def result(node: Row, layer: str) -> Row:
         "system": {"rdma_mode": node["rdma_mode"]},
         "nics": sorted(nics, key=lambda nic: nic["pci"]),
         "interfaces": list({row["netdev"]: row for port in node["ports"] for row in _interfaces(port)}.values()),
-        "rdma": list({row["device"]: row for port in node["ports"] for row in _rdma(port, _pci(port), layer)}.values()),
+        "rdma": list(
+            {
+                (row["device"], row["port"]): row for port in node["ports"] for row in _rdma(port, _pci(port), layer)
+            }.values()
+        ),
         "gpus": [_gpu(number, pci, gpus, node) for number, pci in sorted(gpus.items())],
         "vfs": [row for port in node["ports"] for row in _vfs(port)],
         "ip": _ip(node["ports"]),
@@ -124,14 +128,15 @@ def _nics(node: Row, port: Row, layer: str) -> list[Row]:
 
 
 def _interfaces(port: Row) -> list[Row]:
-    """The bond and the VLAN of a port."""
+    """The bond and the VLAN of a port. One switch answers LACP on all members."""
     lower = port.get("lower")
     if not lower:
         return []
-    names = [row["netdev"] for row in _nics({}, port, "ethernet")]
+    names = netdevs(port)
+    mac = "02:00:00:01:%02x:00" % int(_pci(port)[5:7], 16)
     common = {"functions": [each["pci"] for each in lower["functions"]], "master": None, "mtu": port["mtu"], "up": True}
     common.update({"operstate": "up", "carrier": True, "rdma": [port["rdma"]["name"]], "management_path": None})
-    common["managed"] = port_view.is_managed(port)
+    common.update({"mac": mac, "managed": port_view.is_managed(port), "vlan": None, "bond": None})
     found = []
     if lower["bond"]:
         # each mode but LACP has neither partner nor aggregator
@@ -139,10 +144,10 @@ def _interfaces(port: Row) -> list[Row]:
         state = {"state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner}
         bond = dict(lower["bond"], miimon=100, active=None, aggregator=aggregator, partner_mac=partner)
         bond["members"] = [dict(state, netdev=name, permanent_mac=None) for name in names]
-        found.append(dict(common, netdev=bond.pop("name"), kind="bond", lower=names, vlan=None, bond=bond))
+        found.append(dict(common, netdev=bond.pop("name"), kind="bond", lower=names, bond=bond))
     if lower["vlan"]:
         parent = lower["parent"] or names[0]
-        found.append(dict(common, netdev=port["netdev"], kind="vlan", lower=[parent], vlan=lower["vlan"], bond=None))
+        found.append(dict(common, netdev=port["netdev"], kind="vlan", lower=[parent], vlan=lower["vlan"]))
     return found
 
 
@@ -152,9 +157,16 @@ def _other(other: Row) -> Row:
 
 def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
-    row = {"device": device, "port": 1, "type": port["rdma"]["type"], "rate": 100.0}
+    row = {"device": device, "port": port["rdma"].get("port", 1), "type": port["rdma"]["type"]}
+    row["rate"] = 100.0
     row["link_layer"] = port.get("link_layer") or layer
-    return [dict(row, netdev=_nics({}, port, layer)[0]["netdev"], pci=pci)]
+    # the driver reports a member as the netdev of a bond's device
+    return [dict(row, netdev=netdevs(port)[0], pci=pci)]
+
+
+def netdevs(port: Row) -> list[str]:
+    """The netdevs of the functions of a port."""
+    return [row["netdev"] for row in _nics({}, port, "ethernet")]
 
 
 def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:

@@ -36,9 +36,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     LAYERS,
     STATE,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from tests import work
 from tests.browser.samples import BEGAN, Sample
 from tests.unit.fabric.test_verify import HARMS, swapped
+from tests.unit.fabric.test_verify_layouts import BOND_HARMS, BONDS, world_of
 from tests.unit.fabric.verify_nodes import World
 from tests.unit.fabric.verify_nodes import plan as server_plan
 
@@ -327,6 +329,19 @@ def test_every_fault_is_a_step_to_which_its_cells_lead(harm: t.Callable[[World],
     made = _page(report)
     assert step.title in made.text and step.remedy in made.text
     assert len(made.all("td", "failed")) == len([keys for keys in made.all("a") if keys["href"] == "#step-1"])
+
+
+@pytest.mark.parametrize("harm", [row[1] for row in BOND_HARMS], ids=[row[0] for row in BOND_HARMS])
+def test_every_fault_of_a_bond_or_vlan_is_a_step(harm: t.Callable[[World], t.Any]) -> None:
+    world = world_of("bonds")
+    harm(world)
+    sample = t.cast(Sample, types.SimpleNamespace(plan=server_plan(4, BONDS).document()))
+    report = _report(sample, world.document())
+    (step,) = report.steps
+    made = _page(report)
+    assert step.title in made.text and step.remedy in made.text and step.name in made.text
+    # a rail that carries traffic without a member has no failed cell
+    assert len(made.all("td", "failed")) == (0 if CODES[step.code].degraded else 1)
 
 
 def test_swapped_cables_are_one_step_of_both_rails() -> None:

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
@@ -99,24 +100,31 @@ class World:
         for row in info["rdma"]:
             row.update(state="ACTIVE", physical_state="LINK_UP", rate=400.0)
         info["gids"] = [
-            {"device": port["rdma"]["name"], "type": "RoCE v2", "address": bare(port[key]), "index": 3, "port": 1}
+            dict(
+                {"device": port["rdma"]["name"], "type": "RoCE v2", "address": bare(port[key]), "index": 3},
+                port=port["rdma"].get("port", 1),
+            )
             for port in node["ports"]
             for key in ("address", "address6")
             if port[key]
         ]
-        info["sysctls"] = {port["netdev"]: dict(SYSCTLS) for port in node["ports"]}
+        info["sysctls"] = {port["netdev"]: dict(SYSCTLS, **port["sysctl"]) for port in node["ports"]}
         info["duplicates"] = []
         info["lldp"] = [
             {
-                "netdev": port["netdev"],
-                "chassis": "00:1b:54:c2:00:%02x" % port["number"],
-                "system": "%s.example.com" % port["leaf"]["name"],
-                "port": port["leaf"]["port"],
+                "netdev": netdev,
+                "chassis": "00:1b:54:c2:%02x:%02x" % (at, port["number"]),
+                "system": "%s.example.com" % leaf["name"],
+                "port": leaf["port"],
                 "port_description": None,
                 "source": "lldpd",
             }
             for port in node["ports"]
+            for at, (netdev, function) in enumerate(zip(live_nodes.netdevs(port), functions(port)))
+            for leaf in [function.get("leaf") or port["leaf"]]
         ]
+        for row in info["interfaces"]:
+            row["mac"] = "02:00:00:01:%02x:%s" % (node["index"], row["mac"][12:14])
         info["counters"] = {
             "netdevs": {port["netdev"]: {"rx_crc_errors": 0} for port in node["ports"]},
             "devices": {port["rdma"]["name"]: {"packet_seq_err": 5, "np_cnp_sent": 7} for port in node["ports"]},

@@ -166,6 +166,16 @@ def test_representors_are_not_ports(tmp_path: Path) -> None:
     assert [row["netdev"] for row in found] == ["ens1f0np0"]
 
 
+def test_an_rdma_device_in_another_namespace_is_reported_as_held(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    functions = [tree.function("pci0000:00/0000:00:01.0/0000:0b:00.%d" % number) for number in (0, 1)]
+    # sysfs keeps the directory of a device that was moved; a function without a device has none
+    (tree.root / ("sys/bus/pci/devices/%s/infiniband" % functions[0])).mkdir()
+    held, other = node(tree, []).look(["nics"])["nics"]
+    assert held["rdma_holders"] == ["its RDMA device is in another network namespace, which cannot be entered"]
+    assert other["rdma_holders"] == []
+
+
 def test_a_netdev_that_a_pod_has_is_reported_as_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(tmp_path)
     function = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0")

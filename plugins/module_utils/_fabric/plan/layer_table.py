@@ -205,6 +205,15 @@ def _qos(_node: Values, fabric: Values, ports: Ports) -> Options | None:
     }
 
 
+# Changes of bonds, of their members, and of VLANs.
+_LOWER = {
+    "interface": "RV411",
+    "master": "RV413",
+    "bond.mode": "RV415",
+    **dict.fromkeys(
+        ("bond.hash_policy", "bond.lacp_rate", "bond.miimon", "bond.min_links", "bond.primary", "mac"), "RV416"
+    ),
+}
 # QoS comes late: buffer sizes depend on the MTU of the ports, and DSCP values are set on RDMA devices, by their planned
 # names.
 HOST_LAYERS = (
@@ -278,7 +287,7 @@ HOST_LAYERS = (
         _rail_port,
         variables=[Variable("rail_ports_backend", "backend")],
         planned={"ports": "ports"},
-        drift=Drift("RV506", {"address": "RV501"}, observed=("name", "mtu", "state")),
+        drift=Drift("RV506", {"address": "RV501", **_LOWER}, observed=("name", "mtu", "state")),
     ),
     HostLayer(
         "rdma_links",

@@ -237,6 +237,7 @@ class Info:
             # the holder of a netdev that was moved to another network namespace
             moved = None if netdevs else vf_holders.moved(system, [function]).get(function)
             shared["holders"] = [moved.why] if moved else []
+            shared["rdma_holders"] = vf_holders.rdma_holders(system, function)
             rows = [dict(shared, **self._netdev(name, drivers, permanent)) for name in netdevs or [None]]
             if moved:
                 # a plan may identify the port by its MAC

@@ -133,6 +133,13 @@ def interfaces_on(
     return held
 
 
+def rdma_holders(system: System, pci: str) -> list[str]:
+    """Return the holder of a function's RDMA device in another network namespace, as a sentence; empty without one."""
+    if not is_hidden(system, pci, "infiniband"):
+        return []
+    return [each.why for each in moved(system, [pci], "infiniband").values()]
+
+
 def not_changed(port: str, pci: str, why: str) -> str:
     """Return the message about a port in another network namespace, which is not changed."""
     return "%s (%s) is not changed: %s. Remedy: to change it, run again after it is back" % (port, pci, why)

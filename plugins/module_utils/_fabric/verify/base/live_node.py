@@ -55,6 +55,11 @@ class Live:
         row = self.interface(port)
         return row["netdev"] if row else None
 
+    def rdma_netdevs(self, port: t.Mapping[str, t.Any]) -> set[str]:
+        """Return the netdevs of which the kernel reports one as that of the port's RDMA device."""
+        netdev = rdma_netdev(port) if port.get("lower") else self.netdev(port)
+        return {name for name in (netdev, *(row["netdev"] for row in self.functions(port))) if name}
+
     def device(self, port: t.Mapping[str, t.Any]) -> Row | None:
         """Return the row of the port of an RDMA device that belongs to a rail port.
 
@@ -67,9 +72,7 @@ class Live:
         number = planned.get("port")
         if number:
             return next((each for each in devices if (each["device"], each["port"]) == (planned["name"], number)), None)
-        nics = self.functions(port)
-        netdev = rdma_netdev(port) if port.get("lower") else self.netdev(port)
-        netdevs, addresses = {netdev, *(row["netdev"] for row in nics)} - {None}, {row["pci"] for row in nics} - {None}
+        netdevs, addresses = self.rdma_netdevs(port), {row["pci"] for row in self.functions(port)} - {None}
         of_port = [each for each in devices if each.get("netdev") in netdevs]
         if not of_port:
             several = {each["device"] for each in devices if each.get("port", 1) > 1}

@@ -263,6 +263,12 @@ NODE_CODES = (
         after=("rdma", "kubernetes"),
     ),
     Code(
+        *("RV421", "interface-left-plan", "link", "a bond or VLAN exists that is no longer in the plan"),
+        cause="the plan changed",
+        remedy="remove it",
+        after=(),
+    ),
+    Code(
         *("RV501", "address-missing", "address", "the address is missing"),
         cause="it was removed by hand or by another network service",
         remedy="set the address",

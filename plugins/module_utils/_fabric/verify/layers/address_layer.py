@@ -73,7 +73,7 @@ def _duplicates(
     netdev: str,
     live: Live,
     owners: t.Mapping[str, Place],
-    macs: t.Mapping[str, Place],
+    macs: t.Mapping[str, t.Sequence[Place]],
 ) -> None:
     """Report addresses of a port that belong to another port, and planned addresses that another host has."""
     name, rail = report.name, port["rail"]
@@ -92,9 +92,10 @@ def _duplicates(
     for row in live.info.get("duplicates") or ():
         if row["netdev"] != netdev or row["address"] not in planned:
             continue
-        # the node's other ports have not the address: they answer for it
-        others = [mac for mac in row["macs"] if macs.get(mac, ("",))[0] != name]
-        culprits = [macs[mac] for mac in others if mac in macs]
+        # the node's other ports do not have the address: they only answer for it
+        others = [mac for mac in row["macs"] if not any(place[0] == name for place in macs.get(mac, ()))]
+        places = [macs[mac] for mac in others if mac in macs]
+        culprits = [next((each for each in of_mac if each[1] == rail), of_mac[0]) for of_mac in places]
         for culprit in culprits:
             _duplicate(run, culprit, (name, rail), row["address"])
         if others and not culprits:

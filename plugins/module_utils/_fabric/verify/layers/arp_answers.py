@@ -29,15 +29,15 @@ class Wrong(t.NamedTuple):
         return "%s of %s" % (self.address, self.rail)
 
 
-def macs(run: Run) -> dict[str, Place]:
-    """Return MAC address -> its node and rail."""
-    places: dict[str, Place] = {}
+def macs(run: Run) -> dict[str, list[Place]]:
+    """Return MAC address -> the nodes and rails that have it. VLANs have the address of their parent."""
+    places: dict[str, list[Place]] = {}
     for report in run.nodes():
         live = report.live
         for port in report.plan["ports"]:
             row = live.interface(port)
             if row and row.get("mac"):
-                places[row["mac"]] = (report.name, port["rail"])
+                places.setdefault(row["mac"], []).append((report.name, port["rail"]))
     return places
 
 
@@ -54,19 +54,20 @@ def wrong_answers(run: Run) -> dict[Place, list[Wrong]]:
 
     def note(node: str, rail: str, address: str, heard: t.Iterable[str]) -> None:
         for mac in heard:
-            place = owners.get(mac)
-            if place and place[0] == node and place[1] in networks.get(rail, ()):
+            places = owners.get(mac, [])
+            others = [each for each in places if each[0] == node and each[1] in networks.get(rail, ())]
+            if others and (node, rail) not in places:
                 wrong = Wrong(rail, address)
-                if wrong not in found.setdefault(place, []):
-                    found[place].append(wrong)
+                if wrong not in found.setdefault(others[0], []):
+                    found[others[0]].append(wrong)
 
     for report in run.nodes():
         live = report.live
         rails = {live.netdev(port): port for port in report.plan["ports"]}
         for row in live.info.get("duplicates") or ():
             port = rails.get(row["netdev"])
-            if port and port["address"] == row["address"]:
-                note(report.name, port["rail"], bare(row["address"]), row.get("own") or ())
+            if port and port["address"] and bare(port["address"]) == row["address"]:
+                note(report.name, port["rail"], row["address"], row.get("own") or ())
         for result in report.probed:
             server = run.reports.get(result["peer"])
             if not result.get("macs") or server is None or server.info is None:
@@ -78,12 +79,12 @@ def wrong_answers(run: Run) -> dict[Place, list[Wrong]]:
 
 
 def answers_text(netdev: str, answers: t.Sequence[Wrong]) -> str:
-    """Return the addresses of other ports that a port answers for."""
+    """Return the addresses of other ports for which a netdev answers, as text."""
     return "%s answers for %s" % (netdev, first_of([str(each) for each in answers], _SHOWN))
 
 
 def report_sysctls(run: Run, differing: t.Mapping[str, t.Mapping[str, t.Sequence[Row]]]) -> None:
-    """Report the ARP settings of ports on one network that are not as planned, once per node and network.
+    """Report the ARP settings of ports on one network that are not as planned, together for each node and network.
 
     :param differing: node -> rail -> rows with ``key``, ``netdev``, ``expected`` and ``found``.
     """

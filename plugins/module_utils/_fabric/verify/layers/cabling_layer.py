@@ -64,7 +64,12 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
     for place, row in heard.items():
         port = ports[place]
         node, rail = place
-        if place in reported or rail not in run.rails or not is_named(run, node, port):
+        if (
+            place in reported
+            or rail not in run.rails
+            or not is_named(run, node, port)
+            or not _is_first(run, node, port)
+        ):
             continue
         if not run.look("cabling", node, rail):
             continue
@@ -81,6 +86,19 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
         elif port["leaf"]["port"] and not _same(port["leaf"]["port"], row["port"], row["port_description"]):
             found = "%s %s" % (port["leaf"]["name"], row["port"])
             run.fail("RV704", node, rail, "leaf port", expected=_planned(port), found=found)
+
+
+def _is_first(run: Run, node: str, port: Row) -> bool:
+    """Return whether a port is the first on its cables. The plan has a leaf port for each of the VLANs on them."""
+    if not port.get("lower"):
+        return True
+    cables = [(each["pci"], each["netdev"], each["match"]) for each in functions(port)]
+    first = next(
+        other
+        for other in run.reports[node].plan["ports"]
+        if [(each["pci"], each["netdev"], each["match"]) for each in functions(other)] == cables
+    )
+    return bool(first["rail"] == port["rail"])
 
 
 def _planned(port: Row) -> str:
@@ -172,7 +190,7 @@ def _against_neighbours(
 
 
 def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Members]) -> None:
-    """Report bonds that are not on the planned leaf, and members that are not on the leaves of the bonds of most nodes.
+    """Report members that are not on their planned leaf or, without planned leaves, on those of most bonds of the rail.
 
     The members of a bond are on one leaf or on a pair of leaves. Without units a rail may have several pairs. Then only
     bonds that share a leaf are compared.
@@ -181,10 +199,9 @@ def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Membe
     for (node, rail), members in bonds.items():
         if rail not in run.rails or not run.look("cabling", node, rail):
             continue
-        port = ports[node, rail]
-        if is_named(run, node, port) and not any(_on(row, port) for row in members.values()):
-            found = ", ".join("%s on %s" % (netdev, _observed(row)) for netdev, row in members.items())
-            run.fail("RV701", node, rail, "leaf", expected=_planned(port), found=found)
+        if is_named(run, node, ports[node, rail]):
+            if _is_first(run, node, ports[node, rail]):
+                _planned_members(run, (node, rail), ports[node, rail], members)
             continue
         groups.setdefault((run.reports[node].plan["unit"], rail), {})[node] = members
     for (unit, rail), by_node in groups.items():
@@ -198,6 +215,27 @@ def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Membe
             if most != own and (clear or (numbers[most] == numbers[own] and order.index(most) < order.index(own))):
                 alike = [each for each in leaves if leaves[each] == most]
                 _other_leaf(run, (node, rail), by_node, alike, clear)
+
+
+def _planned_members(run: Run, place: Place, port: Row, members: Members) -> None:
+    """Report the members of a bond that are not on their planned leaf or leaf port."""
+    node, rail = place
+    wrong: list[tuple[str, Row]] = []
+    for function in functions(port):
+        netdev = (run.reports[node].live.nic(function) or {}).get("netdev")
+        planned, row = dict(port, leaf=function.get("leaf") or port["leaf"]), members[netdev or ""]
+        if not _on(row, planned):
+            wrong.append((str(netdev), planned))
+        elif planned["leaf"]["port"] and not _same(planned["leaf"]["port"], row["port"], row["port_description"]):
+            found = "%s %s" % (planned["leaf"]["name"], row["port"])
+            run.fail("RV704", node, rail, "leaf port of %s" % netdev, expected=_planned(planned), found=found)
+    if wrong:
+        run.fail(
+            *("RV705", node, rail, "leaf of %s" % ", ".join(netdev for netdev, _planned_port in wrong)),
+            expected=", ".join("%s on %s" % (netdev, _planned(planned)) for netdev, planned in wrong),
+            found=", ".join("%s on %s" % (netdev, _observed(members[netdev])) for netdev, _planned_port in wrong),
+            remedy="plug it into the planned leaf, or correct the plan",
+        )
 
 
 def _other_leaf(run: Run, place: Place, by_node: t.Mapping[str, Members], alike: t.Sequence[str], clear: bool) -> None:

@@ -29,8 +29,10 @@ _REFUSED, _SYSCTL, _ARP_FLUX = "RV590", "RV506", "RV512"
 # Codes of files of the next boot, of which one failure per node is reported.
 _FILES = {drift.file for drift in _DRIFT.values()}
 # What is removed: (kind or attribute) -> code
-_SURPLUS = {ROUTE: "RV508", "address": "RV503"}
+_SURPLUS = {ROUTE: "RV508", "address": "RV503", "interface": "RV421", "master": "RV416"}
 _KINDS = {ROUTE: "RV504", RULE: "RV505"}
+# Differences of a bond that a module removes by setting it down. It adds routes and IPv6 addresses again then.
+_BOND = ("RV413", "RV415", "RV416")
 _LINES = 3
 
 
@@ -151,6 +153,8 @@ def changes(run: Run, layer: str, drifted: Drifts) -> None:
                 files.setdefault(each.code, []).append(each.what)
                 continue
             if run.has(each.code, node, each.rail) or run.blocked(layer, node, each.rail):
+                continue
+            if layer == "address" and each.rail and any(run.has(code, node, each.rail) for code in _BOND):
                 continue
             if each.code == _SYSCTL and "arp_" in each.what and each.rail and run.has(_ARP_FLUX, node, each.rail):
                 continue

@@ -11,7 +11,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import LINK_TYPE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    functions,
+    is_managed,
+    link_layer_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import HOSTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
@@ -91,19 +95,37 @@ def interface(run: Run, report: NodeReport, port: Row) -> bool:
         return _function(run, report, port)
     bond, row = lower["bond"], None
     if bond:
-        row = _of_kind(run, report, port, bond["name"], "bond")
-        if row is None:
+        row = live.above(bond["name"])
+        # rails on one bond share its failures
+        rails = [each for each in rails_on_bond(report.plan, port) if each in run.rails]
+        if rail == rails[0]:
+            row = _of_kind(run, report, port, bond["name"], "bond", rails[1:])
+            if row is not None:
+                _bond(run, report, port, row, rails[1:])
+        if row is None or row["kind"] != "bond":
             return False
-        _bond(run, report, port, row)
     if lower["vlan"]:
         row = _of_kind(run, report, port, port["netdev"], "vlan")
         if row is None:
             return False
-        if (row["vlan"], row["lower"]) != (lower["vlan"], [lower["parent"]]):
-            expected, found = _vlan(lower["vlan"], [lower["parent"]]), _vlan(row["vlan"], row["lower"])
-            run.fail("RV419", name, rail, port["netdev"], expected=expected, found=found)
+        parent = _parent(live, port)
+        if (row["vlan"], row["lower"]) != (lower["vlan"], [parent]):
+            expected, found = _vlan(lower["vlan"], [parent]), _vlan(row["vlan"], row["lower"])
+            run.fail("RV419", name, rail, port["netdev"], expected=expected, found=found, **_other_program(port, row))
             return False
     return not (row and row.get("master") and _below(run, report, port, row, live))
+
+
+def rails_on_bond(node: t.Mapping[str, t.Any], port: Row) -> list[str]:
+    """Return the rails on the bond of a port, in the order of the plan. ``node``: ``railyard_node``."""
+    name = port["lower"]["bond"]["name"]
+    bonds = {each["rail"]: (each.get("lower") or {}).get("bond") or {} for each in node["ports"]}
+    return [rail for rail, bond in bonds.items() if bond.get("name") == name]
+
+
+def _parent(live: Live, port: Row) -> str:
+    """Return the netdev below a VLAN."""
+    return str(port["lower"]["parent"] or _name(live, functions(port)[0]))
 
 
 def _function(run: Run, report: NodeReport, port: Row) -> bool:
@@ -128,22 +150,24 @@ def _below(run: Run, report: NodeReport, port: Row, row: Row, live: Live) -> boo
     return True
 
 
-def _of_kind(run: Run, report: NodeReport, port: Row, netdev: str, kind: str) -> Row | None:
-    """Return the row of a bond or VLAN, or report that the node does not have it."""
+def _of_kind(
+    run: Run, report: NodeReport, port: Row, netdev: str, kind: str, others: t.Sequence[str] = ()
+) -> Row | None:
+    """Return the row of a bond or VLAN, or report that the node does not have it. ``others``: further rails on it."""
     live, lower, rail = report.live, port["lower"], port["rail"]
     row = live.above(netdev)
     if row and row["kind"] == kind:
         return row
-    planned = _vlan(lower["vlan"], [lower["parent"]]) if kind == "vlan" else "bond of %s" % _names(live, port)
+    planned = _vlan(lower["vlan"], [_parent(live, port)]) if kind == "vlan" else "bond of %s" % _names(live, port)
     nic = next((each for each in live.nics if named(each, netdev)), None)
     if row or nic:
         found = shown(row) if row else "the NIC %s" % (nic or {})["pci"]
-        run.fail("RV410", report.name, rail, netdev, expected=planned, found=found)
+        run.fail("RV410", report.name, rail, netdev, expected=planned, found=found, others=others)
         return None
-    same = [each for each in live.interfaces if each["kind"] == "vlan" and each["lower"] == [lower["parent"]]]
+    same = [each for each in live.interfaces if each["kind"] == "vlan" and each["lower"] == [_parent(live, port)]]
     same = [each for each in same if each["vlan"] == lower["vlan"]] if kind == "vlan" else []
     found = "the same with the name %s" % same[0]["netdev"] if same else "none"
-    run.fail("RV411", report.name, rail, netdev, expected=planned, found=found)
+    run.fail("RV411", report.name, rail, netdev, expected=planned, found=found, others=others)
     return None
 
 
@@ -172,7 +196,7 @@ def _plan(row: Row) -> str:
     if row["kind"] == "vlan":
         below = row["lower"][0] if row["lower"] else "the NIC"
         return "plan the VLAN with vlan: {id: %s, name: %s} for the port of %s" % (row["vlan"], row["netdev"], below)
-    return "a %s cannot be a rail port: plan a NIC, bond or VLAN that is not below it" % row["kind"]
+    return "%s cannot be a rail port: plan a NIC, bond or VLAN that is not below it" % _article(row["kind"])
 
 
 def _names(live: Live, port: Row) -> str:
@@ -188,26 +212,37 @@ def _name(live: Live, function: t.Mapping[str, t.Any]) -> str:
 # -- bonds -------------------------------------------------------------------------------------------------------------
 
 
-def _bond(run: Run, report: NodeReport, port: Row, row: Row) -> None:
-    """Compare a bond with the plan, and check the state of its members."""
+def _bond(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[str]) -> None:
+    """Compare a bond with the plan, and check the state of its members. ``others``: further rails on it."""
     name, rail, planned, state = report.name, port["rail"], port["lower"]["bond"], row["bond"] or {}
-    _members(run, report, port, row)
+    bond, about = row["netdev"], dict(_other_program(port, row), others=others)
+    _members(run, report, port, row, others)
     if state.get("mode") not in (None, planned["mode"]):
-        run.fail("RV415", name, rail, "mode of %s" % row["netdev"], expected=planned["mode"], found=state["mode"])
+        found = state["mode"]
+        run.fail("RV415", name, rail, "mode of %s" % bond, expected=planned["mode"], found=found, **about)
         return
     for key, words in _SETTINGS.items():
         spec, observed = planned.get(key), state.get(key)
         if spec is not None and spec != observed and key in state:
-            run.fail("RV416", name, rail, "%s of %s" % (words, row["netdev"]), expected=spec, found=observed or "none")
-    _links(run, report, port, row)
+            found = "none" if observed is None else observed
+            run.fail("RV416", name, rail, "%s of %s" % (words, bond), expected=spec, found=found, **about)
+    _links(run, report, port, row, others)
 
 
-def _members(run: Run, report: NodeReport, port: Row, row: Row) -> None:
+def _other_program(port: Row, row: Row) -> Row:
+    """Return cause and remedy of a difference in a bond or VLAN of another program, which hosts.yml does not change."""
+    if row.get("managed") is not False or not is_managed(port):
+        return {}
+    remedy = "plan it as it is, set managed: false for the port, or remove it with the file that makes it and run %s"
+    return {"cause": "another program made it: Railyard has not", "remedy": remedy % HOSTS, "playbook": None}
+
+
+def _members(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[str]) -> None:
     """Report planned members that are missing, and others that are not planned."""
     name, rail, live, bond = report.name, port["rail"], report.live, row["netdev"]
     for function in functions(port):
         nic = live.nic(function)
-        about: Row = {"expected": "a member of %s" % bond}
+        about: Row = dict(_other_program(port, row), expected="a member of %s" % bond, others=others)
         if nic is None:
             about.update(found="no PCI function %s" % function["pci"], cause=CODES["RV201"].cause)
             about.update(remedy=CODES["RV201"].remedy, playbook=None)
@@ -220,19 +255,29 @@ def _members(run: Run, report: NodeReport, port: Row, row: Row) -> None:
             continue
         else:
             above = live.above(nic.get("master"))
-            about["found"] = "a member of %s" % shown(above) if above else nic.get("master") or "no member"
+            about["found"] = (
+                "a member of %s" % (shown(above) if above else nic["master"]) if nic.get("master") else "no member"
+            )
+            if nic.get("master"):
+                remedy = "take it out there (ip link set %s nomaster) with the file that makes it a member, and run %s"
+                about.update(remedy=remedy % (nic["netdev"], HOSTS), playbook=None)
         run.fail("RV413", name, rail, _name(live, function), **about)
     planned = {_name(live, function) for function in functions(port)}
-    others = [each for each in row["lower"] if each not in planned]
-    if others:
+    if any(each not in planned for each in row["lower"]):
         expected = _names(live, port)
         found = ", ".join(row["lower"])
-        run.fail("RV416", name, rail, "members of %s" % bond, expected=expected, found=found)
+        what = "members of %s" % bond
+        about = dict(_other_program(port, row), others=others)
+        run.fail("RV416", name, rail, what, expected=expected, found=found, **about)
 
 
-def _links(run: Run, report: NodeReport, port: Row, row: Row) -> None:
+def _links(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[str]) -> None:
     """Check that every planned member has a link and, with LACP, the partner of the active aggregator."""
     name, rail, live, state = report.name, port["rail"], report.live, row["bond"] or {}
+
+    def fail(code: str, what: str, **about: t.Any) -> None:
+        run.fail(code, name, rail, what, others=others, **about)
+
     planned = {_name(live, function) for function in functions(port)}
     members = [each for each in state.get("members") or () if each["netdev"] in planned]
     linked = [each for each in members if _why_no_link(live, each) is None]
@@ -241,19 +286,21 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row) -> None:
     for each in members:
         why = _why_no_link(live, each)
         if why:
-            run.fail("RV414", name, rail, each["netdev"], expected="a link", found=why, **_set_down(live, each))
+            fail("RV414", each["netdev"], expected="a link", found=why, **_set_down(live, each))
     if state.get("mode") != _LACP:
         return
     silent = [each for each in linked if _partner(each) is None]
     if len(silent) == len(linked):
+        if state.get("partner_mac"):
+            return  # the node does not show the partner of each member
         found = "no partner on %s" % ", ".join(each["netdev"] for each in linked)
-        run.fail("RV417", name, rail, "LACP of %s" % row["netdev"], expected="a partner", found=found)
+        fail("RV417", "LACP of %s" % row["netdev"], expected="a partner", found=found)
         return
     for each in silent:
         remedy = "configure LACP for this leaf port as for those of the other members"
         about = {"cause": "its leaf port is not in the LACP group, or LACP is disabled there", "remedy": remedy}
         found = "no LACP partner answers" + _leaf(live, each)
-        run.fail("RV414", name, rail, each["netdev"], expected="an LACP partner", found=found, **about)
+        fail("RV414", each["netdev"], expected="an LACP partner", found=found, **about)
     active = state.get("aggregator")
     answered = [each for each in linked if _partner(each)]
     main = [each for each in answered if each.get("aggregator") == active] or answered[:1]
@@ -262,12 +309,12 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row) -> None:
         if _partner(each) != partner:
             expected = "%s as %s%s" % (partner, main[0]["netdev"], _leaf(live, main[0]))
             found = "%s%s" % (_partner(each), _leaf(live, each))
-            run.fail("RV418", name, rail, "LACP partner of %s" % each["netdev"], expected=expected, found=found)
+            fail("RV418", "LACP partner of %s" % each["netdev"], expected=expected, found=found)
         elif each.get("aggregator") not in (None, active):
             cause = "its speed or its leaf port differs from those of the other members (LACP key)"
             found = "in aggregator %s, which is not active" % each["aggregator"]
             expected = "in the active aggregator %s" % active
-            run.fail("RV414", name, rail, each["netdev"], expected=expected, found=found, cause=cause)
+            fail("RV414", each["netdev"], expected=expected, found=found, cause=cause)
 
 
 def _why_no_link(live: Live, member: Row) -> str | None:
@@ -297,6 +344,16 @@ def _leaf(live: Live, member: Row) -> str:
     """Return the LLDP neighbour of a member as text; empty without one."""
     rows = [row for row in live.info.get("lldp") or () if row["netdev"] == member["netdev"]]
     return " (%s %s)" % (rows[0]["system"] or rows[0]["chassis"], rows[0]["port"]) if rows else ""
+
+
+def set_down(live: Live, port: Row) -> str | None:
+    """Return the netdev below a VLAN that is administratively down; None if it is up, and without a VLAN."""
+    lower = port.get("lower")
+    if not lower or not lower["vlan"]:
+        return None
+    parent = _parent(live, port)
+    row = live.above(parent) or live.nic({"netdev": parent}) or {}
+    return parent if row.get("up") is False else None
 
 
 def without_link(live: Live, port: Row) -> list[str]:

@@ -135,7 +135,7 @@ def _swaps(run: Run, failed: t.Sequence[Probe]) -> None:
 
     Which of the two nodes it is follows only from failed pairs with other nodes.
     """
-    answers = {(*each.nodes, each.rail): (each.found.get("answers") or []) for each in failed}
+    answers = {(*each.nodes, each.rail): _answers(run, each) for each in failed}
     report: set[t.Any] = set()
     partners: dict[str, set[str]] = {}
     counts: collections.Counter[str] = collections.Counter()
@@ -169,6 +169,13 @@ def _swaps(run: Run, failed: t.Sequence[Probe]) -> None:
             )
 
 
+def _answers(run: Run, probe: Probe) -> list[str]:
+    """Return the rails whose address answered on the rail of a probe, except those of the same network."""
+    answers = probe.found.get("answers") or []
+    same = rails_of_network(run.fabric).get(probe.rail, ()) if answers else ()
+    return [each for each in answers if each not in same]
+
+
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     """Report lost packets, with the reason that the probe observed."""
     answer, found = probe.result["reach"], probe.found
@@ -181,8 +188,8 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
         cause = "the MTU of %s is smaller" % (leaf if peer is None else "a leaf port between %s and %s" % (node, peer))
         mtu = run.port(node, probe.rail)["mtu"]
         run.fail("RV802", node, probe.rail, "path MTU", expected=mtu, found=path_mtu_text(found), cause=cause, **common)
-    elif found.get("answers"):
-        rails = list(found["answers"])
+    elif _answers(run, probe):
+        rails = _answers(run, probe)
         cause = "the cable of one of the nodes is plugged into the leaf of %s" % rails[0]
         answered = "the address on %s answers" % ", ".join(rails)
         more = dict(common, others=rails, cause=cause)

@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     interface,
     link_layer,
     other_link_layer,
+    set_down,
     without_link,
 )
 
@@ -33,6 +34,7 @@ GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
 _IN_POD = "none if this is intended; delete the pod to prove the rail from the node"
 _SET_GUID = "reload the driver or reset the card; set the GUID of a VF before its driver is bound"
+_NO_GUID = "the GUID was never set, or the driver of the PF was reloaded: a subnet manager configures no such VF"
 _NO_SUBNET_MANAGER = {
     "cause": "no subnet manager configured the port",
     "remedy": "start a subnet manager, or check why it does not detect the port (ibstat, ibdiagnet)",
@@ -81,7 +83,7 @@ def _nic(run: Run, report: NodeReport, port: Row, function: t.Mapping[str, t.Any
 def _sibling(live: Live, function: t.Mapping[str, t.Any]) -> str | None:
     """Return the cause if other functions of the card are present; None if the whole card is missing."""
     card = (function["pci"] or "").rpartition(".")[0]
-    others = sorted({nic["pci"] for nic in live.nics if card and nic["pci"].rpartition(".")[0] == card})
+    others = sorted({nic["pci"] for nic in live.nics if card and (nic["pci"] or "").rpartition(".")[0] == card})
     if not others:
         return None
     return "the card is present (%s): its firmware does not enable this port, or a virtual machine has it" % (
@@ -159,8 +161,9 @@ def _vfs(run: Run, name: str, port: Row, nic: Row, live: Live) -> None:
         have = held.get(spec["index"]) or {}
         for key, value in spec.items():
             if key != "index" and value is not None and have.get(key) is not None and have[key] != value:
-                what = "%s of VF %d of %s" % (key, spec["index"], nic["netdev"])
-                run.fail("RV206", name, rail, what, expected=value, found=have[key])
+                what = "%s of VF %d of %s" % (key, spec["index"], nic["netdev"] or nic["pci"])
+                cause = _NO_GUID if _is_zero_guid(have[key]) else None
+                run.fail("RV206", name, rail, what, expected=value, found=have[key], cause=cause)
 
 
 def mode(run: Run) -> None:
@@ -206,6 +209,10 @@ def link(run: Run) -> None:
         name, rail, netdev = report.name, port["rail"], row["netdev"]
         if row["up"] is False:
             run.fail("RV401", name, rail, "link %s" % netdev, expected="up", found="down")
+            continue
+        down = set_down(live, port)
+        if down:
+            run.fail("RV401", name, rail, "link %s" % down, expected="up", found="down")
             continue
         if row["carrier"] is False:
             found = "; ".join(["no", *without_link(live, port)])
@@ -258,7 +265,7 @@ def _device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
     if not live.part("rdma"):
         return
     device = live.device(port)
-    if device is None:
+    if device is None or (planned.get("port") and device["netdev"] and device["netdev"] not in live.rdma_netdevs(port)):
         _no_device(run, report, port, live)
     elif planned["name"] and device["device"] != planned["name"]:
         run.fail("RV406", name, rail, "RDMA device", expected=planned["name"], found=device["device"])
@@ -287,21 +294,31 @@ def _no_device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
     ports = [row for row in live.rdma if row["device"] == planned["name"]]
     about: Row = {}
     if ports:
-        known = ", ".join("%d %s" % (row["port"], row["netdev"] or "without netdev") for row in ports)
-        about["cause"] = "%s is present, and none of its ports is that of %s (ports: %s)" % (
-            *(planned["name"], port["netdev"], known),
+        owner = next((row["netdev"] for row in ports if row["port"] == planned.get("port")), None)
+        known = ", ".join("%d %s" % (row["port"], row["netdev"]) for row in ports if row["netdev"]) or "none"
+        about["cause"] = (
+            "port %d of %s is that of %s" % (planned["port"], planned["name"], owner)
+            if owner
+            else "%s is present, and none of its ports is that of %s (ports with a netdev: %s)"
+            % (planned["name"], port["netdev"], known)
         )
         about.update(remedy="correct rdma of the port in fabric.yml (DEVICE:PORT)", playbook=None)
     elif planned["type"] != "hardware":
         about["cause"] = "the soft RDMA link was deleted (rdma link delete), or was not created at boot"
-    run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", **about)
+    run.fail(
+        "RV405", name, rail, "RDMA device", expected=expected, found="none of this port" if ports else "none", **about
+    )
+
+
+def _is_zero_guid(value: t.Any) -> bool:
+    return set(str(value)) == {"0", ":"}
 
 
 def _why_inactive(device: Row) -> Row:
     """Return cause and remedy of an RDMA port that is not ACTIVE, if they are known better than for any port."""
     if device["link_layer"] != "infiniband":
         return {}
-    if set(device.get("node_guid") or "") == {"0", ":"}:
+    if _is_zero_guid(device.get("node_guid")):
         return {"cause": "its node GUID is zero, and a subnet manager configures no such port", "remedy": _SET_GUID}
     if device.get("physical_state") not in (None, "LINK_UP"):
         cause = "the port has no link: its physical state is %s" % device["physical_state"]
