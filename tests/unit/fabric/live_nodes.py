@@ -134,7 +134,10 @@ def _interfaces(port: Row) -> list[Row]:
     common["managed"] = port_view.is_managed(port)
     found = []
     if lower["bond"]:
-        bond = dict(lower["bond"], members=[{"netdev": name} for name in names])
+        lacp = lower["bond"]["mode"] == "802.3ad"
+        partner = {"aggregator": 1 if lacp else None, "partner_mac": "02:00:00:00:00:fe" if lacp else None}
+        members = [dict(partner, netdev=name, state="active", link="up", permanent_mac=None) for name in names]
+        bond = dict(lower["bond"], **partner, miimon=100, active=None, members=members)
         found.append(dict(common, netdev=bond.pop("name"), kind="bond", lower=names, vlan=None, bond=bond))
     if lower["vlan"]:
         parent = lower["parent"] or names[0]
