@@ -198,7 +198,7 @@ class Layout:
             nodes = {each.node for each in found} | ({each.peer for each in found} if fault.either else set())
             assert fault.node in nodes, (name, lines)
             assert any(fault.found in each.line() for each in found), (name, lines)
-        # nothing is reported of rails without a fault, and no card is said to be gone
+        # nothing is reported of rails without a fault, and no card is reported as missing
         assert {each.rail for each in failures} == {fault.rail for fault in faults.values()}, lines
         assert "RV201" not in {each.code for each in failures}, lines
         self.faults.converge()
@@ -288,6 +288,7 @@ def check_pods(layout: Layout, guests: dict[str, AgentGuest]) -> None:
             assert guests[ONE].neighbour("a1", interface, target) == other[interface]["mac"], interface
 
 
+@pytest.mark.long
 def test_pods_have_all_rails_in_one_network(flat: Layout, guests: t.Callable[[Layout], dict[str, AgentGuest]]) -> None:
     check_pods(flat, guests(flat))
 
@@ -314,6 +315,7 @@ def test_pods_are_on_bonds_and_vlans(bonds: Layout, guests: t.Callable[[Layout],
     check_pods(bonds, guests(bonds))
 
 
+@pytest.mark.long
 def test_faults_of_one_network_are_named(flat: Layout) -> None:
     flat.name_each(FLAT_FAULTS)
 
