@@ -112,7 +112,6 @@ FLAT_FAULTS = {
     "address gone": Fault(("RV501",), ONE, "gpu03", "ip addr flush dev enp3s0 scope global"),
     "cable cut": Fault(("RV402",), TWO, "gpu05", [["cut", "node-2:5"]], visible=NO_CARRIER % "enp5s0"),
     "rule gone": Fault(("RV505",), ONE, "gpu06", "ip rule del pref 10006"),
-    "nothing comes through": Fault(("RV801",), ONE, "gpu07", [["loss", "node-1:7", "100"]], either=True),
 }
 BOND_FAULTS: list[dict[str, Fault]] = [
     {
