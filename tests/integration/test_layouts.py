@@ -112,7 +112,6 @@ FLAT_FAULTS = {
     "address gone": Fault(("RV501",), ONE, "gpu03", "ip addr flush dev enp3s0 scope global"),
     "cable cut": Fault(("RV402",), TWO, "gpu05", [["cut", "node-2:5"]], visible=NO_CARRIER % "enp5s0"),
     "rule gone": Fault(("RV505",), ONE, "gpu06", "ip rule del pref 10006"),
-    "nothing comes through": Fault(("RV801",), ONE, "gpu07", [["loss", "node-1:7", "100"]], either=True),
 }
 BOND_FAULTS: list[dict[str, Fault]] = [
     {
@@ -288,6 +287,7 @@ def check_pods(layout: Layout, guests: dict[str, AgentGuest]) -> None:
             assert guests[ONE].neighbour("a1", interface, target) == other[interface]["mac"], interface
 
 
+@pytest.mark.long
 def test_pods_have_all_rails_in_one_network(flat: Layout, guests: t.Callable[[Layout], dict[str, AgentGuest]]) -> None:
     check_pods(flat, guests(flat))
 
@@ -314,6 +314,7 @@ def test_pods_are_on_bonds_and_vlans(bonds: Layout, guests: t.Callable[[Layout],
     check_pods(bonds, guests(bonds))
 
 
+@pytest.mark.long
 def test_faults_of_one_network_are_named(flat: Layout) -> None:
     flat.name_each(FLAT_FAULTS)
 

@@ -124,9 +124,9 @@ class Interfaces:
     def ports(self, node: str, findings: Findings) -> dict[str, Nic]:
         """Return the ports by their keys.
 
-                        A VLAN with addresses is the interface of a port without addresses. Further VLANs with addresses are further
-                ports. Call it when addresses and neighbours are known.
-                """
+        A VLAN with addresses is the interface of a port without addresses. Further such VLANs are further ports.
+        Call it when addresses and neighbours are known.
+        """
         chosen = dict(self._ports)
         for key, vlans in self._vlans.items():
             base = chosen.get(key)

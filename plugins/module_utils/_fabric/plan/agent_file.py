@@ -103,7 +103,8 @@ class AgentFiles:
         ]
         default = {suffix: gateway for suffix, network, gateway in routes if network in ANYWHERE.values()}
         own = port.get("attachment")
-        stacked = {"lower": agent_lower(port)} if port.get("lower") else {}
+        stacked: Variables = {"lower": agent_lower(port)} if port.get("lower") else {}
+        numbered: Variables = {"rdma_port": port["rdma"]["port"]} if port["rdma"].get("port") else {}
         return {
             "rail": port["rail"],
             **({"attachment": own} if own not in (None, variant.attachment) else {}),
@@ -129,6 +130,7 @@ class AgentFiles:
             "speed": port["expect"]["speed"],
             "slots": slots,
             **stacked,
+            **numbered,
         }
 
     def _slots_of(
