@@ -140,7 +140,7 @@ def _interfaces(port: Row) -> list[Row]:
     found = []
     if lower["bond"]:
         # each mode but LACP has neither partner nor aggregator
-        partner, aggregator = ("02:00:00:00:aa:01", 1) if lower["bond"]["mode"] == "802.3ad" else (None, None)
+        partner, aggregator = ("02:aa:00:00:00:01", 1) if lower["bond"]["mode"] == "802.3ad" else (None, None)
         state = {"state": "active", "link": "up", "aggregator": aggregator, "partner_mac": partner}
         bond = dict(lower["bond"], miimon=100, active=None, aggregator=aggregator, partner_mac=partner)
         bond["members"] = [dict(state, netdev=name, permanent_mac=None) for name in names]

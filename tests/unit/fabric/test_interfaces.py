@@ -549,3 +549,21 @@ def test_differences_of_members_are_named() -> None:
     other = planned({"stor1": {"bond": dict(BOND, members=replaced), "vlan": 100}})
     changes = {(each.kind, each.what) for each in diff(before, other)}
     assert ("added", "function") in changes and ("removed", "function") in changes
+
+
+@pytest.mark.parametrize("port", [{"bond": BOND}, {"netdev": "ens2f0np0", "vlan": 5}, {"bond": BOND, "vlan": 5}])
+def test_interfaces_are_checked_against_the_kind_of_their_rail(port: Row) -> None:
+    whole = yaml.safe_load(text({"gpu1": {"netdev": "ibs1"}, "stor1": port}, attachment="ib-sriov", mtu=4092))
+    whole["fabric"].update(provider="agent", rdma_mode="shared", vfs={"count": 2})
+    whole["rails"]["gpu1"] = {"mode": "none"}
+    of_storage = whole["rails"]["stor1"]
+
+    def found() -> list[str]:
+        return [each.code for each in lint(yaml.safe_dump(whole).encode()).findings if each.severity == "error"]
+
+    of_storage.update(role="storage", attachment="ipvlan", mtu=4000)
+    assert found() == []
+    of_storage.update(attachment="host-device", link_layer="ethernet")
+    assert "RY456" in found()
+    of_storage.update(attachment="ipoib", link_layer="infiniband")
+    assert "RY457" in found()

@@ -481,7 +481,7 @@ WITHOUT_IPOIB = {
 def test_a_port_can_be_an_rdma_device_without_an_interface(name: str) -> None:
     plan = planned(bare(WITHOUT_IPOIB[name]))
     options = modules(plan)
-    assert options["rail_ports"]["ports"] == [] and "ib_ports" not in options
+    assert not {"rail_ports", "ib_ports"} & set(options)
     assert options["rdma_link"]["ports"] == [{"pci": "0000:18:00.0", "name": "mlx5_gpu01", "type": "hardware"}]
     rows = port_options(plan["nodes"][0]["ports"], "rail_probe", plan["nodes"][0], "infiniband")
     assert [row["pci"] for row in rows] == ["0000:18:00.0", "0000:19:00.0"]

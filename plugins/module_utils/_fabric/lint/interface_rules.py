@@ -75,21 +75,25 @@ _LAG_DEVICE = re.compile(r"mlx5_bond_\d+\Z")
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     checked: set[tuple[int, str | None, bool]] = set()
+    rails = {rail.name: rail for rail in fabric.rails}
     for variant, ports in variants.tables():
         stacked = False
         for port in ports.values():
             stacked = stacked or bool(port.bond or port.vlan)
-            key = (id(port), variant.attachment, bool(variant.profile.soft_rdma))
+            rail = rails.get(port.rail)
+            attachment = variant.attachment_on(rail) if rail else variant.attachment
+            link_layer = fabric.link_layer_on(rail) if rail else fabric.link_layer
+            key = (id(port), attachment, bool(variant.profile.soft_rdma))
             if key in checked:
                 continue
             checked.add(key)
-            _names(fabric, port, report)
+            _names(link_layer, port, report)
             if port.bond:
                 _bond(port, port.bond, variant, report)
             if port.vlan:
                 _vlan(port, report)
             if port.bond or port.vlan:
-                _supported(fabric, variant, port, report)
+                _supported(fabric, link_layer, attachment, port, report)
         if stacked:
             _shared(ports, report)
 
@@ -104,7 +108,7 @@ ABOVE = rule(
 )
 
 
-def _names(fabric: Fabric, port: Port, report: Report) -> None:
+def _names(link_layer: str | None, port: Port, report: Report) -> None:
     """Report names that only interfaces above a function have, and the RDMA device of a LAG at a function."""
     owned = ", and managed: false if others configure it"
     for at, function in enumerate(port.functions):
@@ -114,7 +118,7 @@ def _names(fabric: Fabric, port: Port, report: Report) -> None:
         path = port.function_path(at) + ("netdev",) if port.bond else port.paths.get("netdev", port.path)
         if report.within(path):
             continue
-        tagged = _TAGGED.match(name) if fabric.link_layer != INFINIBAND else None
+        tagged = _TAGGED.match(name) if link_layer != INFINIBAND else None
         if tagged and int(tagged.group(2)) <= 4094 and not port.bond and not port.vlan:
             remedy = "write netdev: %s, vlan: %s" % tagged.groups()
             report.add(ABOVE, path, "%s is the name of VLAN %s on %s" % (name, tagged[2], tagged[1]), remedy + owned)
@@ -239,28 +243,28 @@ NO_NETDEV = rule(
 )
 
 
-def _supported(fabric: Fabric, variant: Variant, port: Port, report: Report) -> None:
+def _supported(fabric: Fabric, link_layer: str | None, attachment: str | None, port: Port, report: Report) -> None:
     """Report what bonds and VLANs do not support."""
     key = "bond" if port.bond else "vlan"
     path = port.paths[key]
-    if fabric.link_layer == INFINIBAND:
+    if link_layer == INFINIBAND:
         remedy = "remove it: plan each port as a rail, or as a plane of a rail; partitions separate tenants"
         report.add(ON_INFINIBAND, path, "the link layer is infiniband, which has no %ss for RDMA" % key, remedy)
         return
-    attachment = ATTACHMENTS.get(variant.attachment or "")
-    if attachment is None or report.within(path):
+    known = ATTACHMENTS.get(attachment or "")
+    if known is None or report.within(path):
         return
     reason = None
-    if attachment.vfs and port.bond:
+    if known.vfs and port.bond:
         reason = "the driver makes no RDMA device of a bond whose ports have VFs"
-    elif attachment.name == "host-device":
+    elif known.name == "host-device":
         reason = "the kernel moves no bond to a pod" if port.bond else "its RDMA device stays on the node"
     if reason:
-        message = "%s does not support a %s: %s" % (attachment.name, key, reason)
+        message = "%s does not support a %s: %s" % (known.name, key, reason)
         remedy = "use macvlan or ipvlan, or plan each port as a rail or plane"
         report.add(UNSUPPORTED, path, message, remedy)
     facts = facts_of(fabric.provider)
-    plugin = attachment.master and facts.kubernetes and not facts.slots
+    plugin = known.master and facts.kubernetes and not facts.slots
     if plugin and not any(function.netdev for function in port.functions):
         remedy = "add netdev at the members: a function with another name is renamed"
         message = "the device plugin finds the functions of %s by their netdevs" % port.interface
