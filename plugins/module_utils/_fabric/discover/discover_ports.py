@@ -57,7 +57,7 @@ def _interface(
         odd = [node for node, each in ports if each.obstacle == obstacle]
         findings.add("DS213", path, obstacle, remedy, odd)
     if nic.obstacle or not (nic.bond or nic.vlan):
-        netdev = most_common(each.members[0].netdev if each.members else each.function_netdev for _, each in ports)
+        netdev = most_common(each.members[0].netdev if each.members else each.function_netdev for _node, each in ports)
         return Port(rail, path, netdev, None if nic.only_netdev else nic.pci)
     managed = None
     if not all(each.managed for _node, each in ports if each.netdev):

@@ -162,7 +162,7 @@ class Builder:
         if self._options.mtu:
             return self._options.mtu
         if known:
-            return max(set(known), key=lambda vfs: known.count(vfs))
+            return max(set(known), key=known.count)
         link_layer = attachment_table.INFINIBAND if self._infiniband else attachment_table.ETHERNET
         mtu = attachment_table.DEFAULT_MTU[link_layer]
         message = "no manifest contains the MTU of the rails"
