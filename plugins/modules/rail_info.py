@@ -331,7 +331,9 @@ sysctls:
   version_added: 0.2.0
   sample: {enp11s0f0np0: {arp_announce: 2, arp_filter: 0, arp_ignore: 1, rp_filter: 2}}
 counters:
-  description: Counters of errors and congestion by netdev and by RDMA device, without counters of traffic.
+  description:
+    - Counters of errors and congestion by netdev and by RDMA device, without counters of traffic.
+    - Ports of a device with several ports have an entry each, as C(mlx5_0:3).
   returned: when O(subset) has V(counters)
   type: dict
   version_added: 0.2.0
@@ -354,7 +356,9 @@ lldp:
       port_description: ai-10-1-16-1
       source: lldpd
 duplicates:
-  description: Addresses of this node for which another host answers on the same link, with the hosts' MAC addresses.
+  description:
+    - Addresses of this node for which another host answers on the same link, with the hosts' MAC addresses (C(macs)).
+    - C(own) has the MAC addresses of other ports of this node that answer for the address (ARP flux), if there are any.
   returned: when O(subset) has V(duplicates)
   type: list
   elements: dict

@@ -120,6 +120,16 @@ options:
               - The rail port's RDMA device; without it the one whose GID table contains the port's address, else that
                 of its PCI function or netdev.
             type: str
+          rdma_port:
+            description:
+              - The number of the port of the RDMA device. Without it, the port whose GID table contains
+                O(turns[].targets[].source), or over InfiniBand that of the netdev.
+            type: int
+            version_added: 0.2.0
+          ask_arp:
+            description: Whether to return all MAC addresses that answer for O(turns[].targets[].address).
+            type: bool
+            version_added: 0.2.0
           pci:
             description: PCI address of the port, used to find its RDMA device if no address identifies it.
             type: str
@@ -160,6 +170,12 @@ options:
           - The RDMA device; without it the one whose GID table contains O(ports[].address), else that of O(ports[].pci)
             or O(ports[].netdev). InfiniBand GID tables contain no addresses.
         type: str
+      rdma_port:
+        description:
+          - The number of the port of the RDMA device. Without it, the port whose GID table contains O(ports[].address),
+            or over InfiniBand that of the netdev.
+        type: int
+        version_added: 0.2.0
       address:
         description: The rail port's own IP address, without prefix. Optional over InfiniBand.
         type: str
@@ -228,7 +244,7 @@ options:
         elements: str
         default: []
       devices:
-        description: Names of RDMA devices.
+        description: Names of RDMA devices, or of one of their ports, as V(mlx5_0:3).
         type: list
         elements: str
         default: []
@@ -408,6 +424,14 @@ results:
       type: dict
       returned: always
       sample: {small: true, path_mtu: 1500, answers: []}
+    macs:
+      description:
+        - The MAC addresses that answered ARP requests for the partner's address, sent from this rail's own address.
+          More than one is ARP flux, or an address that two hosts have.
+      type: list
+      elements: str
+      returned: with O(turns[].targets[].ask_arp)
+      sample: ['02:00:00:00:00:07']
     cross:
       description:
         - Whether the C(rail) of O(turns[].targets[].cross) is reachable from this rail (C(open)); null without it.
@@ -430,9 +454,12 @@ ROWS = {"type": "list", "elements": "dict", "default": []}
 TEXT = {"type": "str"}
 RAIL = {"rail": {"type": "str", "required": True}}
 PORT = {**RAIL, **{name: dict(TEXT) for name in ("device", "address", "pci", "netdev", "gpu", "meet")}}
+PORT["rdma_port"] = {"type": "int"}
 TARGET = {
     **RAIL,
     **{name: dict(TEXT) for name in ("netdev", "device", "pci", "source", "address", "source6", "address6", "gpu")},
+    "rdma_port": {"type": "int"},
+    "ask_arp": {"type": "bool"},
     "mtu": {"type": "int", "required": True},
     "cross": {"type": "dict"},
 }

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info import interfaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import address_watch, arp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import rail_probe
@@ -142,6 +143,56 @@ def test_duplicate_addresses_are_found_with_their_link(live: LiveNode) -> None:
     assert mac == json.loads(live.leaf("ip", "-j", "link", "show", "leaf1"))[0]["address"]
     # no host has learnt the sender, who has no address
     assert "172.16" not in live.leaf("ip", "neigh")
+
+
+def one_network(live: LiveNode) -> dict[str, str]:
+    """Connect two ports to one switch, with an address each of one subnet. Return the MAC address of each port."""
+    live.leaf("ip", "link", "add", "sw", "type", "bridge")
+    live.leaf("ip", "link", "set", "sw", "up")
+    live.leaf("ip", "addr", "add", "172.16.11.1/24", "dev", "sw")
+    for number in (1, 2):
+        live.rail(number)
+        live.leaf("ip", "link", "set", "leaf%d" % number, "master", "sw")
+        ip("link", "set", "rail%d" % number, "up")
+        ip("addr", "add", "172.16.11.20%d/24" % number, "dev", "rail%d" % number)
+    return {name: Path("/sys/class/net/%s/address" % name).read_text().strip() for name in ("rail1", "rail2")}
+
+
+def arp_settings(live: LiveNode, arp_ignore: int, arp_filter: int) -> None:
+    for name in ("rail1", "rail2"):
+        Path("/proc/sys/net/ipv4/conf/%s/arp_ignore" % name).write_text(str(arp_ignore))
+        Path("/proc/sys/net/ipv4/conf/%s/arp_filter" % name).write_text(str(arp_filter))
+
+
+@in_own_namespace
+def test_other_ports_of_the_node_that_answer_are_reported_on_one_network(live: LiveNode) -> None:
+    asked = {"rail1": ["172.16.11.201"], "rail2": ["172.16.11.202"]}
+    macs = one_network(live)
+    arp_settings(live, 1, 1)
+    assert interfaces.duplicates(asked, macs, 0.3) == []
+    arp_settings(live, 0, 0)
+    assert interfaces.duplicates(asked, macs, 0.3) == [
+        {"netdev": "rail1", "address": "172.16.11.201", "macs": [], "own": [macs["rail2"]]},
+        {"netdev": "rail2", "address": "172.16.11.202", "macs": [], "own": [macs["rail1"]]},
+    ]
+
+
+@in_own_namespace
+def test_a_partner_hears_each_port_that_answers_for_an_address(live: LiveNode) -> None:
+    macs = one_network(live)
+
+    def heard() -> list[str]:
+        rows = [("sw", "172.16.11.1", "172.16.11.201")]
+        return in_namespace(leaf.fileno(), lambda: arp.all_answers(rows, 0.6)).get(("sw", "172.16.11.201"), [])
+
+    with open("/proc/%d/ns/net" % live._leaf.pid, "rb") as leaf:
+        arp_settings(live, 0, 0)
+        assert sorted(heard()) == sorted(macs.values())
+        # only a request with a sender shows that the setting holds: the route to the sender is through the first port
+        arp_settings(live, 0, 1)
+        assert heard() == [macs["rail1"]]
+        arp_settings(live, 1, 0)
+        assert heard() == [macs["rail1"]]
 
 
 def probes_on(netdev: str, *addresses: str) -> arp.Probes:
@@ -345,7 +396,28 @@ def test_counters_of_trouble_are_reported_and_those_of_traffic_are_not(tmp_path:
     tree.write(port + "/counters/symbol_error", "1")
     tree.write(port + "/counters/port_xmit_data", "77")
     tree.write("/sys/class/infiniband/mlx5_0/ports/2/counters/symbol_error", "2")
+    rows = [{"device": "mlx5_0", "port": 1}, {"device": "mlx5_0", "port": 2}, {"device": "mlx5_1", "port": 1}]
+    names = counters.names(rows)
+    assert names == ["mlx5_0:1", "mlx5_0:2", "mlx5_1"]
+    assert counters.look(tree.system(), [], names)["devices"] == {
+        "mlx5_0:1": {"symbol_error": 1, "np_cnp_sent": 9, "out_of_sequence": 4},
+        "mlx5_0:2": {"symbol_error": 2},
+        "mlx5_1": {},
+    }
     assert counters.look(tree.system(), ["ens1"], ["mlx5_0"]) == {
         "netdevs": {"ens1": {"rx_errors": 3}},
         "devices": {"mlx5_0": {"symbol_error": 3, "np_cnp_sent": 9, "out_of_sequence": 4}},
     }
+
+
+@in_own_namespace
+def test_a_probe_returns_all_macs_that_answer_if_it_asks_for_them(live: LiveNode) -> None:
+    live.rail(1)
+    ip("link", "set", "rail1", "up")
+    ip("addr", "add", "172.16.11.201/24", "dev", "rail1")
+    live.leaf("ip", "addr", "add", "172.16.11.202/24", "dev", "leaf1")
+    options = {"targets": [target(1, ask_arp=True)], "count": 1, "timeout": 4, "size": 1}
+    (result,) = rail_probe.probe(options, System(), no_servers)
+    assert result["macs"] == [json.loads(live.leaf("ip", "-j", "link", "show", "leaf1"))[0]["address"]]
+    (result,) = rail_probe.probe(dict(options, targets=[target(1)]), System(), no_servers)
+    assert "macs" not in result

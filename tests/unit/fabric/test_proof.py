@@ -187,3 +187,29 @@ def test_a_prober_listens_on_the_ports_that_a_firewall_allows_and_each_run_on_ot
     assert one == same != other and len(set(one)) == 4 and all(18515 <= each <= 18546 for each in one + other)
     assert probe_targets.listen_ports("a", "18515-18516") in ([18515, 18516], [18516, 18515])
     assert all(32768 <= each <= 60999 for each in probe_targets.listen_ports("a", ""))
+
+
+def test_planes_are_probed_and_served_at_their_own_ports_of_one_device() -> None:
+    rdma = [{"name": "mlx5_0", "type": "hardware", "port": number} for number in (1, 3)]
+    both = node("a", port(1, rdma=rdma[0]), port(2, rdma=rdma[1]))
+    assert [each["rdma_port"] for each in probe_targets.targets(both, both)] == [1, 3]
+    assert [each["rdma_port"] for each in probe_targets.served_ports(both, "ethernet")] == [1, 3]
+    plain = node("a", port(1))
+    assert "rdma_port" not in {**probe_targets.targets(plain, plain)[0], **probe_targets.served_ports(plain, "roce")[0]}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "asks"),
+    [
+        (("10.0.0.1/16", "10.0.0.2/16"), [True, True]),
+        (("10.0.0.1/24", "10.0.1.1/24"), [None, None]),
+        (("10.0.0.0/31", "10.0.0.1/31"), [None, None]),
+        (("10.0.0.1/16", None), [None]),
+    ],
+)
+def test_arp_answers_are_asked_for_where_ports_share_a_network(
+    addresses: tuple[str | None, str | None], asks: list[bool | None]
+) -> None:
+    ports = [port(number, address=address) for number, address in zip((1, 2), addresses)]
+    known = probe_targets.probe_node(node("a", *ports), [], None, None, [])
+    assert [each.get("ask_arp") for each in probe_targets.targets(known, known)] == asks

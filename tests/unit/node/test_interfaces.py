@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info import host_info, node_info
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info.interfaces import duplicates
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_info import Info
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import (
     bond_messages,
@@ -332,7 +333,7 @@ def test_addresses_sysctls_counters_and_duplicates_are_those_of_the_interface(
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
 
     asked: list[t.Any] = []
-    monkeypatch.setattr(arp, "ask", lambda own, wait, macs: asked.append((dict(own), macs)) or {})
+    monkeypatch.setattr(arp, "ask", lambda own, wait, macs, _own: asked.append((dict(own), macs)) or {})
     for name in ("bond0", "ens3np0", "ens2f0np0", "ens2f1np1"):
         tree.write("/proc/sys/net/ipv4/conf/%s/arp_filter" % name, str(int(name == "bond0")))
     tree.write("/proc/sys/net/ipv4/conf/all/arp_filter", "0")
@@ -345,6 +346,26 @@ def test_addresses_sysctls_counters_and_duplicates_are_those_of_the_interface(
     assert (found["sysctls"]["bond0"]["arp_filter"], found["sysctls"]["ens3np0"]["arp_filter"]) == (1, 0)
     assert found["counters"]["netdevs"]["bond0"] == {"rx_dropped": 7}
     assert asked == [({"bond0": ["172.16.1.1"], "ens3np0": ["172.16.3.1"]}, {"02:00:00:00:00:01"})]
+
+
+def test_ports_of_the_node_that_answer_for_another_port_are_apart_from_other_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
+
+    macs = {"ens1": "02::1", "ens2": "02::2", "ens2.7": "02::2", "bond0": "02::3"}
+
+    def ask(_asked: t.Any, _wait: float, ours: set[str], own: arp.Answers) -> arp.Answers:
+        assert ours == {"02::1", "02::2", "02::3"}
+        # a VLAN has the address of its parent, and a NIC with VFs returns the probe of ens1
+        own.update({("ens1", "10.0.0.1"): ["02::1"], ("ens2.7", "10.7.0.2"): ["02::2", "02::3"]})
+        return {("bond0", "10.0.0.3"): ["02::9"]}
+
+    monkeypatch.setattr(arp, "ask", ask)
+    assert duplicates({}, macs, 1) == [
+        {"netdev": "bond0", "address": "10.0.0.3", "macs": ["02::9"]},
+        {"netdev": "ens2.7", "address": "10.7.0.2", "macs": [], "own": ["02::3"]},
+    ]
 
 
 def test_limits_have_the_reverse_path_filter_of_interfaces(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

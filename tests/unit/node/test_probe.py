@@ -72,8 +72,10 @@ def options(**other: t.Any) -> dict[str, t.Any]:
     )
 
 
-def rdma_device(root: Path, name: str, gids: dict[int, tuple[str, str]], link_layer: str = "Ethernet") -> None:
-    port = root / "sys/class/infiniband" / name / "ports/1"
+def rdma_device(
+    root: Path, name: str, gids: dict[int, tuple[str, str]], link_layer: str = "Ethernet", number: int = 1
+) -> None:
+    port = root / "sys/class/infiniband" / name / ("ports/%d" % number)
     (port / "gids").mkdir(parents=True)
     (port / "gid_attrs/types").mkdir(parents=True)
     (port / "link_layer").write_text(link_layer + "\n")
@@ -112,9 +114,9 @@ def test_a_missing_local_address_is_reported_and_other_rails_are_probed() -> Non
 def test_the_gid_is_the_roce_v2_entry_of_the_address(tmp_path: Path) -> None:
     rdma_device(tmp_path, "rxe0", {0: (LINK_LOCAL, "RoCE v2"), 10: (MAPPED, "RoCE v2"), 9: (MAPPED, "IB/RoCE v1")})
     system = System(str(tmp_path))
-    assert programs.gid_index(system, "rxe0", "172.16.11.201") == 10
-    assert programs.gid_index(system, "rxe0", "172.16.11.202") is None
-    assert programs.gid_index(system, "rxe0", "fe80::5054:ff:fe00:101") == 0
+    assert programs.gid_place(system, "rxe0", "172.16.11.201") == (1, 10)
+    assert programs.gid_place(system, "rxe0", "172.16.11.202") is None
+    assert programs.gid_place(system, "rxe0", "fe80::5054:ff:fe00:101") == (1, 0)
     assert programs.device_with_address(system, "172.16.11.201") == "rxe0"
     assert programs.device_with_address(system, "172.16.11.9") is None
 
@@ -146,6 +148,37 @@ class Perftest:
             if argument.startswith("--out_json_file="):
                 Path(argument.partition("=")[2]).write_text('{"results": {"BW_average": 12.25}}')
         return self.result
+
+
+def test_each_plane_is_tested_through_its_own_port_of_a_shared_device(tmp_path: Path) -> None:
+    rdma_device(tmp_path, "mlx5_0", {0: (LINK_LOCAL, "RoCE v2")})
+    rdma_device(tmp_path, "mlx5_0", {3: (MAPPED, "RoCE v2")}, number=3)
+    system = System(str(tmp_path))
+
+    def arguments(number: int | None = None, device: str | None = "mlx5_0") -> list[str]:
+        port = {"rail": "gpu01", "device": device, "rdma_port": number}
+        return programs.device_arguments(system, port, "172.16.11.201")[:6]
+
+    expected = ["-d", "mlx5_0", "-i", "3", "-x", "3"]
+    assert arguments(3) == arguments() == arguments(device=None) == expected
+    with pytest.raises(RailyardError, match="port 1 of mlx5_0 has no RoCE v2 GID for .*; its port 3 has it"):
+        arguments(1)
+    with pytest.raises(RailyardError, match="mlx5_0 has no port 2; its ports are: 1, 3"):
+        arguments(2)
+
+
+@pytest.mark.parametrize(
+    ("device", "netdev"), [("mlx5_0", "ens1.100"), ("mlx5_bond_0", "bond0"), ("mlx5_1", "bond1.7")]
+)
+def test_the_gid_of_a_vlan_or_bond_is_in_the_table_of_the_device_below(
+    tmp_path: Path, device: str, netdev: str
+) -> None:
+    rdma_device(tmp_path, "mlx5_9", {0: (LINK_LOCAL, "RoCE v2")})
+    rdma_device(tmp_path, device, {1: (LINK_LOCAL, "RoCE v2"), 4: (MAPPED, "IB/RoCE v1"), 5: (MAPPED, "RoCE v2")})
+    for planned in (device, None):
+        port = {"rail": "stor1", "device": planned, "netdev": netdev, "pci": None}
+        found = programs.device_arguments(System(str(tmp_path)), port, "172.16.11.201")
+        assert found[:4] == ["-d", device, "-x", "5"]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ def _stated(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def _probe(port: Port) -> dict[str, t.Any]:
     address = port.get("address") or port.get("address6")
     row = {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(address) if address else None}
+    row["rdma_port"] = port["rdma"].get("port")
     # A GID of InfiniBand contains no address, so a device without a planned name is found by its port.
     return row if address and row["device"] else dict(row, pci=port.get("pci"), netdev=rdma_netdev(port))
 

@@ -144,3 +144,26 @@ def _made(system: System) -> t.Sequence[str]:
         # rail_ports reports a record that is damaged
         return []
     return made if isinstance(made, list) else []
+
+
+def duplicates(asked: t.Mapping[str, t.Sequence[str]], macs: t.Mapping[str, str], seconds: float) -> list[Row]:
+    """Return a row per address of this node for which another host, or another port of the node, answers.
+
+    :param asked: IPv4 addresses by the netdev that has them.
+    :param macs: the hardware address of each netdev of the node.
+    :param seconds: how long to wait for answers, twice.
+    :return: rows with ``netdev``, ``address``, ``macs`` (of other hosts) and ``own`` (of other ports of the node; only
+        if there are any).
+    """
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
+
+    own: arp.Answers = {}
+    others = arp.ask(asked, seconds, set(macs.values()), own)
+    # a NIC with VFs returns a probe to its own netdev, which has the address
+    wrong = {key: [mac for mac in heard if mac != macs[key[0]]] for key, heard in own.items()}
+    wrong = {key: heard for key, heard in wrong.items() if heard}
+    rows = [(key, others.get(key, [])) for key in sorted({*others, *wrong})]
+    return [
+        {"netdev": key[0], "address": key[1], "macs": heard, **({"own": wrong[key]} if key in wrong else {})}
+        for key, heard in rows
+    ]

@@ -10,7 +10,11 @@ import functools
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.info.interfaces import Interfaces, Selection
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info.interfaces import (
+    Interfaces,
+    Selection,
+    duplicates,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
@@ -143,22 +147,16 @@ class Info:
         if "counters" in subset:
             functions = {row["pci"] for row in nics}
             ports = [row for row in self.rdma() if row["netdev"] in netdevs or row["pci"] in functions]
-            found["counters"] = counters.look(system, netdevs, dict.fromkeys(row["device"] for row in ports))
+            found["counters"] = counters.look(system, netdevs, counters.names(ports))
         return found
 
     def _duplicates(self, rows: t.Sequence[Row]) -> list[Row]:
-        """Return a row per IPv4 address of these ports and interfaces for which another host answers."""
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
-
-        own: dict[str, list[str]] = {}
+        asked: dict[str, list[str]] = {}
         for row in self.ip([row for row in rows if row["carrier"]])["addresses"]:
             if ":" not in row["address"]:
-                own.setdefault(row["netdev"], []).append(row["address"].partition("/")[0])
-        own_macs = {row["mac"] for row in [*self.nics, *self.interfaces]}
-        return [
-            {"netdev": netdev, "address": address, "macs": macs}
-            for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE, own_macs).items())
-        ]
+                asked.setdefault(row["netdev"], []).append(row["address"].partition("/")[0])
+        macs = {row["netdev"]: row["mac"] for row in [*self.nics, *self.interfaces]}
+        return duplicates(asked, macs, ARP_PATIENCE)
 
     # -- the node -----------------------------------------------------------------------------------------------------
 

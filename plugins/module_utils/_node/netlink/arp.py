@@ -129,11 +129,11 @@ class Claim(t.NamedTuple):
 # -- frames ------------------------------------------------------------------------------------------------------------
 
 
-def arp_probe(link: LinkAddresses, address: str) -> bytes:
-    """Return an ARP request for the address. Its sender address is 0.0.0.0, so that no host caches it."""
+def arp_probe(link: LinkAddresses, address: str, source: str = "0.0.0.0") -> bytes:
+    """Return an ARP request for the address. With the sender address 0.0.0.0, no host caches it."""
     size = len(link.address)
     head = struct.pack(ARP_HEAD, *link.arp_head, REQUEST)
-    packet = head + link.address + bytes(4) + bytes(size) + socket.inet_aton(address)
+    packet = head + link.address + socket.inet_aton(source) + bytes(size) + socket.inet_aton(address)
     return link.frame(link.broadcast, ETH_P_ARP, packet + TAG + NONCE)
 
 
@@ -312,7 +312,10 @@ class Listener:
 
     def probe(self, address: str) -> None:
         """Send a probe. Nothing if the netdev is down or was removed."""
-        frame = (solicitation if ":" in address else arp_probe)(self.link, address)
+        self.send((solicitation if ":" in address else arp_probe)(self.link, address))
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame. Nothing if the netdev is down or was removed."""
         # the kernel does not report it as outgoing to the socket that sends it
         self._sent.append((time.monotonic(), self._content(frame)))
         with contextlib.suppress(OSError):
@@ -413,12 +416,13 @@ class Probes:
         self.listeners.clear()
 
 
-def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
+def ask(asked: Asked, seconds: float, ours: t.Container[str] = (), own: Answers | None = None) -> Answers:
     """Probe on all netdevs in parallel. Return the addresses that other hosts have.
 
     :param asked: IP addresses by netdev; IPv6 addresses in their shortest form.
     :param ours: hardware addresses of this node. Their claims are ignored, because a node answers its own probe if it
         has the address and a NIC with VFs returns the probe, maybe at another port.
+    :param own: the claims of ``ours`` are added to it.
     :param seconds: how long to wait for answers in each of the two rounds; shorter if all addresses were answered.
     :raises RailyardError: if raw sockets are not permitted.
     """
@@ -432,7 +436,31 @@ def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
         for _try in range(TRIES):
             probes.send(others())
             probes.listen(seconds, lambda: wanted <= set(others()))
+        if own is not None:
+            own.update({key: [mac for mac in macs if mac in ours] for key, macs in probes.found.items()})
         return others()
+
+
+def all_answers(asked: t.Sequence[tuple[str, str, str]], seconds: float) -> Answers:
+    """Return all hardware addresses that answer ARP requests of a host that has an address, in order of arrival.
+
+    A probe without a sender address shows less: ``arp_filter`` of the asked host holds for requests with a sender only.
+
+    :param asked: netdev, own IPv4 address on it, and the address to ask for.
+    :param seconds: how long to listen.
+    :raises RailyardError: if raw sockets are not permitted.
+    """
+    addresses: dict[str, list[str]] = {}
+    for netdev, _source, address in asked:
+        addresses.setdefault(netdev, []).append(address)
+    with contextlib.closing(Probes(addresses)) as probes:
+        by_netdev = {each.name: each for each in probes.listeners.values()}
+        for _try in range(TRIES):
+            for netdev, source, address in asked:
+                if netdev in by_netdev:
+                    by_netdev[netdev].send(arp_probe(by_netdev[netdev].link, address, source))
+            probes.listen(seconds / TRIES, lambda: False)
+        return probes.found
 
 
 def _link(sock: socket.socket, netdev: str) -> LinkAddresses:

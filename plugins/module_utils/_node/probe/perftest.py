@@ -27,25 +27,35 @@ QP_TIMEOUT = ("-u", "17")
 Options = t.Mapping[str, t.Any]
 
 
-def gid_index(system: System, device: str, address: str) -> int | None:
-    """Return the index of the RoCE v2 GID of an address in the GID table of the device's port 1, or None."""
+def port_numbers(system: System, device: str) -> list[int]:
+    return sorted(int(name) for name in system.listdir("/sys/class/infiniband/%s/ports" % device) if name.isdigit())
+
+
+def gid_place(system: System, device: str, address: str, number: int | None = None) -> tuple[int, int] | None:
+    """Return the port number, and the index in its GID table, of the RoCE v2 GID of an address; None without one.
+
+    Each port of a device has a table, with the GIDs of its netdev and of the VLANs and the bond above it.
+
+    :param number: of the port whose table is read; None: those of all ports.
+    """
     parsed = ipaddress.ip_address(address)
     ipv6 = parsed if parsed.version == 6 else ipaddress.ip_address("::ffff:%s" % address)
     # the form of sysfs; str() of Python 3.13 writes the last 32 bits of an IPv4-mapped address as an IPv4 address
     gid = ipv6.packed.hex(":", 2)
-    port = "/sys/class/infiniband/%s/ports/1" % device
-    for index in sorted(int(name) for name in system.listdir(port + "/gids") if name.isdigit()):
-        # the GID is read first, because the type of an empty entry cannot be read
-        same = system.read("%s/gids/%d" % (port, index)) == gid
-        if same and system.read("%s/gid_attrs/types/%d" % (port, index)) == "RoCE v2":
-            return index
+    for each in port_numbers(system, device) if number is None else [number]:
+        port = "/sys/class/infiniband/%s/ports/%d" % (device, each)
+        for index in sorted(int(name) for name in system.listdir(port + "/gids") if name.isdigit()):
+            # the GID is read first, because the type of an empty entry cannot be read
+            same = system.read("%s/gids/%d" % (port, index)) == gid
+            if same and system.read("%s/gid_attrs/types/%d" % (port, index)) == "RoCE v2":
+                return each, index
     return None
 
 
 def device_with_address(system: System, address: str) -> str | None:
     """Return the RDMA device whose GID table has the address, or None."""
     for device in system.listdir("/sys/class/infiniband"):
-        if gid_index(system, device, address) is not None:
+        if gid_place(system, device, address):
             return device
     return None
 
@@ -53,7 +63,10 @@ def device_with_address(system: System, address: str) -> str | None:
 def device_arguments(system: System, port: Options, address: str | None) -> list[str]:
     """Return the arguments of perftest that select the device, its port, and on Ethernet the GID.
 
-    :raises RailyardError: if the port does not have an RDMA device, or the device does not have the GID.
+    On a device with several ports, the port is the planned one (``rdma_port``). Without it, it is the one whose GID
+    table has the address, which is that of the rail's netdev.
+
+    :raises RailyardError: if the port does not have an RDMA device, or the device has neither this port nor the GID.
     """
     device = (
         port["device"] or (device_with_address(system, address) if address else None) or _device_of_port(system, port)
@@ -63,26 +76,43 @@ def device_arguments(system: System, port: Options, address: str | None) -> list
         if not device and address:
             message = "no RDMA device has a GID for %s" % address
         raise RailyardError(message, str(port["rail"]), "run the hosts playbook first")
-    number = _port_number(system, device, port)
-    ethernet = system.read("/sys/class/infiniband/%s/ports/%d/link_layer" % (device, number)) != "InfiniBand"
-    number = 1 if ethernet and address else number
-    arguments = ["-d", device, *(["-i", str(number)] if number != 1 else [])]
-    if ethernet:
+    planned, numbers = port.get("rdma_port"), port_numbers(system, device)
+    if planned and planned not in numbers:
+        found = ", ".join(map(str, numbers)) or "none"
+        raise RailyardError(
+            "%s has no port %d; its ports are: %s" % (device, planned, found),
+            str(port["rail"]),
+            "correct rdma of the port in the fabric file; 'rdma link show' lists the ports",
+        )
+    number = planned or _port_number(system, device, port)
+    gid = None
+    if system.read("/sys/class/infiniband/%s/ports/%d/link_layer" % (device, number)) != "InfiniBand":
         if not address:
             raise RailyardError(
                 "%s is an Ethernet device, whose GIDs are made from addresses, and the port does not have one" % device,
                 str(port["rail"]),
                 "plan addresses for the rail's hosts",
             )
-        index = gid_index(system, device, address)
-        if index is None:
-            raise RailyardError(
-                "%s has no RoCE v2 GID for %s" % (device, address),
-                str(port["rail"]),
-                "check with 'ip addr' that the device's netdev has the address and is up",
-            )
-        arguments += ["-x", str(index)]
+        gid = gid_place(system, device, address, planned)
+        if gid is None:
+            raise _no_gid(system, device, address, port)
+        number = gid[0]
+    arguments = ["-d", device, *(["-i", str(number)] if number != 1 else []), *(["-x", str(gid[1])] if gid else [])]
     return [*arguments, *QP_TIMEOUT]
+
+
+def _no_gid(system: System, device: str, address: str, port: Options) -> RailyardError:
+    message = "%s has no RoCE v2 GID for %s" % (device, address)
+    remedy = "check with 'ip addr' that the device's netdev has the address and is up"
+    if not port.get("rdma_port"):
+        return RailyardError(message, str(port["rail"]), remedy)
+    planned = int(port["rdma_port"])
+    other = gid_place(system, device, address)
+    message = "port %d of %s" % (planned, message)
+    if other:
+        message += "; its port %d has it" % other[0]
+        remedy = "correct the port of rdma in the fabric file, or move the address to the netdev of port %d" % planned
+    return RailyardError(message, str(port["rail"]), remedy)
 
 
 def _device_of_port(system: System, port: Options) -> str | None:
@@ -97,7 +127,7 @@ def _device_of_port(system: System, port: Options) -> str | None:
 
 def _port_number(system: System, device: str, port: Options) -> int:
     """Return the number of a rail port on its RDMA device, from 1. The ``dev_port`` of an IPoIB netdev starts at 0."""
-    numbers = [int(name) for name in system.listdir("/sys/class/infiniband/%s/ports" % device) if name.isdigit()]
+    numbers = port_numbers(system, device)
     port_number = system.read("/sys/class/net/%s/dev_port" % port["netdev"]) if port.get("netdev") else None
     number = int(port_number) + 1 if port_number and port_number.isdigit() else 1
     return number if number in numbers else 1

@@ -119,7 +119,8 @@ def probe(options: Options, system: System, served: Served) -> list[Result]:
         :meth:`.perftest_servers.Servers.start`.
     :return: a result per target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach`` (None without an
         address), ``reach6`` (None if not requested), ``transfer`` (None without a server), ``found`` (the diagnosis;
-        None if all requests were answered) and ``cross`` (None if not requested).
+        None if all requests were answered), ``cross`` (None if not requested) and, with ``ask_arp``, ``macs`` (the
+        hardware addresses that answer for the address).
     """
     targets = options["targets"]
     count, timeout = int(options["count"]), float(options["timeout"])
@@ -131,6 +132,7 @@ def probe(options: Options, system: System, served: Served) -> list[Result]:
     diagnoses = diagnose(lost, timeout) if lost else {}
     cross_rail = _cross_rail([target for target in addressed if target.get("cross")], timeout)
     answers6 = _reach6([target for target in addressed if target.get("address6")], count, timeout)
+    macs = _macs([target for target in addressed if target.get("ask_arp")])
     passed = [target["rail"] for target, answer in zip(targets, answers) if not answer or _complete(answer)]
     servers = {server["rail"]: server for server in (served(passed) if passed else ())}
     results: list[Result] = []
@@ -141,6 +143,8 @@ def probe(options: Options, system: System, served: Served) -> list[Result]:
         result: Result = {"rail": target["rail"], "peer": target["peer"], "reach": answer, "transfer": None}
         result.update(error="", remedy="", found=diagnoses.get(key), cross=cross_rail.get(key))
         result["reach6"] = answers6.get(key)
+        if key in macs:
+            result["macs"] = macs[key]
         if answer and not _complete(answer):
             result["error"] = "%d of %d packets of %d bytes came back%s" % (
                 *(answer["received"], answer["sent"], target["mtu"]),
@@ -201,6 +205,16 @@ def _reach6(targets: t.Sequence[Options], count: int, timeout: float) -> dict[tu
     trials = [dict(target, source=target["source6"], address=target["address6"]) for target in targets]
     answers = reach(trials, count, timeout) if trials else []
     return {(target["rail"], target["peer"]): answer for target, answer in zip(targets, answers)}
+
+
+def _macs(targets: t.Sequence[Options]) -> dict[tuple[str, str], list[str]]:
+    """Return the hardware addresses that answer for the IPv4 addresses of targets, by rail and peer."""
+    asked = [target for target in targets if ":" not in target["address"]]
+    rows = [(target["netdev"], target["source"], target["address"]) for target in asked]
+    answers = arp.all_answers(rows, ARP_PATIENCE) if rows else {}
+    return {
+        (target["rail"], target["peer"]): answers.get((target["netdev"], target["address"]), []) for target in asked
+    }
 
 
 def diagnose(targets: t.Sequence[Options], timeout: float) -> dict[tuple[str, str], Result]:

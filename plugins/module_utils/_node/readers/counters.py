@@ -32,8 +32,26 @@ TROUBLE = re.compile(
 Row = t.Dict[str, t.Any]
 
 
+def names(ports: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return the names of RDMA devices for :func:`look`; for a device of several ports, those of its ports.
+
+    :param ports: rows with ``device`` and ``port``.
+    """
+    numbers: dict[str, list[int]] = {}
+    for row in ports:
+        numbers.setdefault(row["device"], []).append(row["port"])
+    return [
+        "%s:%d" % (device, number) if len(of_device) > 1 else device
+        for device, of_device in numbers.items()
+        for number in of_device
+    ]
+
+
 def look(system: System, netdevs: t.Iterable[str], devices: t.Iterable[str]) -> Row:
-    """Return ``netdevs`` and ``devices``: name -> counters. Those of a device are the sums over its ports."""
+    """Return ``netdevs`` and ``devices``: name -> counters. Those of a device are the sums over its ports.
+
+    :param devices: RDMA devices, or ports of them as ``DEVICE:NUMBER``.
+    """
     return {
         "netdevs": {name: _files(system, "/sys/class/net/%s/statistics" % name, NETDEV) for name in netdevs},
         "devices": {name: _device(system, name) for name in devices},
@@ -42,8 +60,9 @@ def look(system: System, netdevs: t.Iterable[str], devices: t.Iterable[str]) -> 
 
 def _device(system: System, name: str) -> dict[str, int]:
     found: dict[str, int] = {}
-    ports = "/sys/class/infiniband/%s/ports" % name
-    for port in system.listdir(ports):
+    device, _colon, number = name.partition(":")
+    ports = "/sys/class/infiniband/%s/ports" % device
+    for port in [number] if number else system.listdir(ports):
         for directory in ("counters", "hw_counters"):
             path = "%s/%s/%s" % (ports, port, directory)
             names = [each for each in system.listdir(path) if TROUBLE.search(each.lower()) and each != "lifespan"]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import random
 import re
 import typing as t
@@ -44,9 +45,21 @@ def probe_node(
     ports = [dict({key: port.get(key) for key in _PORT}, **own_values(port)) for port in node["ports"]]
     own = {bare(port[key]) for port in ports for key in ("address", "address6") if port[key]}
     known = {key: node.get(key) for key in ("name", "unit", "gpus", "gpudirect")}
+    for port in _on_one_network(ports):
+        port["one_network"] = True
     chosen = [port for port in ports if not rails or port["rail"] in rails]
     outside = next((address for address in management if address not in own), None)
     return {**known, "ports": chosen, "meet": meet or None, "tcp_ports": tcp_ports or "", "management": outside}
+
+
+def _on_one_network(ports: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return the ports whose IPv4 network other ports of the node have too. Links of two addresses are not networks."""
+    networks: dict[t.Any, list[dict[str, t.Any]]] = {}
+    for port in ports:
+        address = port["address"]
+        if address and not address.endswith(("/31", "/32")):
+            networks.setdefault(ipaddress.ip_interface(address).network, []).append(port)
+    return [port for members in networks.values() if len(members) > 1 for port in members]
 
 
 def listen_ports(run: str, tcp_ports: str) -> list[int]:
@@ -133,11 +146,14 @@ def targets(node: Node, partner: Node, cross_rail: bool = True, link_layer: str 
             "rail": port["rail"],
             "netdev": port["netdev"],
             "device": port["rdma"]["name"],
+            "rdma_port": port["rdma"].get("port"),
             "pci": None if key else port.get("pci"),
             "source": bare(port[key]) if key else None,
             "address": bare(partner_port[key]) if key else None,
             **(_six(port, partner_port) if key == "address" else {}),
             "gpu": gpu_of(node, port),
+            # other ports of the partner are on the network, and may answer for this one
+            "ask_arp": True if key == "address" and port.get("one_network") else None,
             "mtu": min(port["mtu"], partner_port["mtu"]),
             "cross": _cross(port, partner_ports, cross_rail, link_layer) if key == "address" else None,
         }
