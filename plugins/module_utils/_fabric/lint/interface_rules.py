@@ -75,11 +75,16 @@ _LAG_DEVICE = re.compile(r"mlx5_bond_\d+\Z")
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     checked: set[tuple[int, str | None, bool]] = set()
+    # rail, netdev and RDMA device of functions whose names have no finding: most nodes have the same
+    plain: set[tuple[str, str | None, str | None]] = set()
     rails = {rail.name: rail for rail in fabric.rails}
     for variant, ports in variants.tables():
         stacked = False
         for port in ports.values():
-            stacked = stacked or bool(port.bond or port.vlan)
+            if port.bond or port.vlan:
+                stacked = True
+            elif (port.rail, port.netdev, port.rdma) in plain:
+                continue
             rail = rails.get(port.rail)
             attachment = variant.attachment_on(rail) if rail else variant.attachment
             link_layer = fabric.link_layer_on(rail) if rail else fabric.link_layer
@@ -87,7 +92,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             if key in checked:
                 continue
             checked.add(key)
-            _names(link_layer, port, report)
+            if _named_as_function(link_layer, port, report):
+                plain.add((port.rail, port.netdev, port.rdma))
             if port.bond:
                 _bond(port, port.bond, variant, report)
             if port.vlan:
@@ -108,8 +114,15 @@ ABOVE = rule(
 )
 
 
-def _names(link_layer: str | None, port: Port, report: Report) -> None:
-    """Report names that only interfaces above a function have, and the RDMA device of a LAG at a function."""
+def _named_as_function(link_layer: str | None, port: Port, report: Report) -> bool:
+    """Report names that only interfaces above a function have, and the RDMA device of a LAG at a function.
+
+    Return whether the port is a function without such names.
+    """
+    if not (port.bond or port.vlan or _LAG_DEVICE.match(port.rdma or "")):
+        netdev = port.netdev or ""
+        if not any(pattern.match(netdev) for pattern in (_TAGGED, *(row[0] for row in _ABOVE))):
+            return True
     owned = ", and managed: false if others configure it"
     for at, function in enumerate(port.functions):
         name = function.netdev
@@ -132,6 +145,7 @@ def _names(link_layer: str | None, port: Port, report: Report) -> None:
         message = "%s is the RDMA device of a bond, and the port of %s has none" % (port.rdma, port.rail)
         remedy = "write bond: {name: bond0, members: [{pci: ...}, {pci: ...}]} in place of netdev and pci" + owned
         report.add(ABOVE, port.paths.get("rdma", port.path), message, remedy)
+    return False
 
 
 INCOMPLETE = rule(

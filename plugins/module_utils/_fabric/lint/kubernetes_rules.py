@@ -340,14 +340,15 @@ def _master(
         network = networks.get(rail)
         if network is None or report.within(port.path) or report.has(("names", "network")):
             continue
-        if port.interface is None:
+        interface = port.interface
+        if interface is None:
             message = "the network %s needs the name of a netdev, and the port of %s has none" % (network, rail)
             remedy = "add netdev: a port with another name is renamed"
             report.add(NO_MASTER, port.paths.get("netdev", port.path), message, remedy)
             continue
-        master, first = owners.setdefault(network, (port.interface, node.name))
-        if master != port.interface:
-            message = "the network %s needs %s here, but %s on %s" % (network, port.interface, master, first)
+        master, first = owners.setdefault(network, (interface, node.name))
+        if master != interface:
+            message = "the network %s needs %s here, but %s on %s" % (network, interface, master, first)
             remedy = "set the same netdev for all, with pci to identify the port; or use {profile} in names.network"
             report.add(MASTERS, port.paths.get("netdev", port.path), message, remedy)
 

@@ -144,9 +144,15 @@ def _member_names(port: Port, report: Report) -> None:
 
 def _infiniband_names(fabric: Fabric, variants: Variants, report: Report) -> None:
     ethernet = {rail.name for rail in fabric.rails if fabric.link_layer_on(rail) == ETHERNET}
+    # names that Ethernet ports can have: most nodes have the same
+    clean: set[str | None] = {None}
     for _variant, ports in variants.tables():
         for port in ports.values():
-            if port.rail in ethernet and NETDEV_OF_IPOIB.match(port.netdev or "") and not port.renamed:
+            if port.netdev in clean:
+                continue
+            if not NETDEV_OF_IPOIB.match(port.netdev or ""):
+                clean.add(port.netdev)
+            elif port.rail in ethernet and not port.renamed:
                 message = "%s is a name of an InfiniBand port, and %s is an Ethernet rail" % (port.netdev, port.rail)
                 remedy = "set attachment: ipoib or ib-sriov, or name the port's Ethernet interface"
                 report.add(NETDEV_OF_INFINIBAND, port.paths.get("netdev", port.path), message, remedy)

@@ -319,8 +319,7 @@ def _servers(rows: t.Any, rails: t.Sequence[str]) -> list[Row]:
         server: Row = {"rail": row["rail"], "gpu": row.get("gpu") is True}
         for key in ("port", "latency_port"):
             port = row.get(key)
-            is_number = isinstance(port, int) and not isinstance(port, bool)
-            server[key] = port if is_number and 0 < port < 65536 else None
+            server[key] = port if isinstance(port, int) and port is not True and 0 < port < 65536 else None
         # it becomes an argument of perftest
         server["meet"] = _address(row.get("meet"))
         server.update({key: _text(row.get(key)) for key in ("error", "remedy")})
