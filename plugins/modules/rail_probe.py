@@ -453,8 +453,11 @@ NAMES = {"type": "list", "elements": "str", "default": []}
 ROWS = {"type": "list", "elements": "dict", "default": []}
 TEXT = {"type": "str"}
 RAIL = {"rail": {"type": "str", "required": True}}
-PORT = {**RAIL, **{name: dict(TEXT) for name in ("device", "address", "pci", "netdev", "gpu", "meet")}}
-PORT["rdma_port"] = {"type": "int"}
+PORT = {
+    **RAIL,
+    **{name: dict(TEXT) for name in ("device", "address", "pci", "netdev", "gpu", "meet")},
+    "rdma_port": {"type": "int"},
+}
 TARGET = {
     **RAIL,
     **{name: dict(TEXT) for name in ("netdev", "device", "pci", "source", "address", "source6", "address6", "gpu")},
