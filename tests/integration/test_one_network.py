@@ -32,8 +32,8 @@ profiles:
     )
     + NODES
 )
-# Faults at the same time, each on another rail: name -> fault. ARP flux of a node ends the judgement of its traffic on the
-# network, so lost packets are in a group of their own.
+# Faults at the same time, each on another rail: name -> fault. Verify does not judge the traffic of a node with ARP
+# flux, so the last group contains the lost packets.
 FAULTS: list[dict[str, Fault]] = [
     {
         "ARP flux": Fault(
