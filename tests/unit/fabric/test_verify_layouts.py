@@ -492,6 +492,26 @@ def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None
     assert (failure["what"], failure["expected"], failure["found"]) == ("leaf port of b1", "leaf2 swp3s2", "leaf2 swp9")
 
 
+@pytest.mark.parametrize("leaves", ["", ', leaf: "leaf{m}", leaf_port: "swp{n}s{i}"'], ids=["neighbours", "planned"])
+@pytest.mark.parametrize("silent", [["b1"], ["b1", "b2"], ["b0", "b1", "b2"]], ids=len)
+def test_members_without_lldp_are_not_compared_and_the_others_are(silent: list[str], leaves: str) -> None:
+    third = BONDS.replace("netdev: b1}", 'netdev: b1}, {pci: "0000:3a:00.2", netdev: b2}')
+    world = World(plan(4, third.replace("{nodes: 32}", "{nodes: 32%s}" % leaves)))
+    for number, info in enumerate(world.infos.values(), 1):
+        for row in info["lldp"]:
+            which, rail = int(row["netdev"][1]) + 1, 1 if row["netdev"][0] == "m" else 3
+            row.update(system="leaf%d" % which, chassis="00:1b:54:c2:00:0%d" % which, port="swp%ds%d" % (rail, number))
+    info = world.infos[NODE]
+    info["lldp"] = [row for row in info["lldp"] if row["netdev"] not in silent]
+    assert found(world) == []
+    (cabling,) = (each for each in world.document()["layers"] if each["name"] == "cabling")
+    assert cabling["why_not"] == "1 ports receive no LLDP"
+    heard = [netdev for netdev in ("b0", "b1", "b2") if netdev not in silent]
+    for netdev in heard[-1:]:
+        hears(world, NODE, netdev, "spine-99")
+        assert only_failure(world.document(), "RV705", NODE, "stor3")["what"] == "leaf of %s" % netdev
+
+
 def test_vlans_of_one_port_have_one_cable() -> None:
     vlans = PLAIN.replace('{netdev: ens1, pci: "0000:18:00.0", rdma: mlx5_0}', "PORT, vlan: 1, rdma: mlx5_0}")
     vlans = vlans.replace('{netdev: ens2, pci: "0000:29:00.0", rdma: mlx5_1}', "PORT, vlan: 2, rdma: mlx5_0}")
