@@ -90,7 +90,7 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
 
 
 def _is_first(run: Run, node: str, port: Row) -> bool:
-    """Return whether a port is the first on its cables. The plan has a leaf port for each of the VLANs on them."""
+    """Return whether a port is the first of those that share its cables. Each VLAN on them has a planned leaf port."""
     if not port.get("lower"):
         return True
     cables = [(each["pci"], each["netdev"], each["match"]) for each in functions(port)]

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, device_name
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import device_name
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers
@@ -207,7 +207,7 @@ def _no_reply(run: Run, node: str, rail: str) -> str | None:
         causes.append("a leaf port does not pass VLAN %s" % vlan)
     if rail in rails_of_network(run.fabric):
         causes.append(
-            "a leaf port of one of the two is in another VLAN or filters packets. Packets cannot show swapped cables "
+            "a leaf port of one of the two has another VLAN or filters packets. Packets cannot show swapped cables "
             "on one network for several rails: only LLDP can"
         )
     return "; or ".join(causes) or None
@@ -406,7 +406,8 @@ def counters(run: Run) -> list[Row]:
         before, later = live.info.get("counters") or {}, report.after or {}
         for port in report.plan["ports"]:
             device = live.device(port)
-            names = [("netdevs", name) for name in dict.fromkeys((live.netdev(port), *_below(live, port)))]
+            below = [row["netdev"] for row in live.functions(port)]
+            names = [("netdevs", name) for name in dict.fromkeys((live.netdev(port), *below))]
             names += [("devices", device_name(live, device))] if device else []
             for part, name in names:
                 old, new = (each.get(part, {}).get(name) or {} for each in (before, later))
@@ -415,11 +416,6 @@ def counters(run: Run) -> list[Row]:
                         row = {"node": report.name, "rail": port["rail"], "name": counter}
                         increased.append(dict(row, before=old[counter], after=new[counter]))
     return increased
-
-
-def _below(live: Live, port: Row) -> list[str]:
-    """Return the netdevs of the functions below the interface of a port."""
-    return [row["netdev"] for row in live.functions(port) if row["netdev"]]
 
 
 def _counters(run: Run) -> None:
