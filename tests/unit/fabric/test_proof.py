@@ -207,7 +207,7 @@ def test_planes_are_probed_and_served_at_their_own_ports_of_one_device() -> None
         (("10.0.0.1/16", None), [None]),
     ],
 )
-def test_arp_answers_are_asked_for_where_ports_share_a_network(
+def test_ports_on_one_network_request_arp_answers(
     addresses: tuple[str | None, str | None], asks: list[bool | None]
 ) -> None:
     ports = [port(number, address=address) for number, address in zip((1, 2), addresses)]

@@ -333,7 +333,7 @@ def _port_lines(port: Document) -> list[str]:
     if not known:
         known = next(("%s %s" % (key, value) for key, value in match.items() if value is not None), "port")
     addresses = [port[key] for key in ("address", "address6") if port.get(key)]
-    # A VLAN on a function has its name; the members of a bond have names of their own.
+    # The functions below a bond or VLAN have names of their own.
     members = [each.get("netdev") or each.get("pci") for each in functions(port)] if port.get("lower") else []
     below = ["on %s" % ", ".join(filter(None, members))] if any(members) else []
     return [known, *below, *addresses]

@@ -199,7 +199,7 @@ def injection(
 ) -> dict[str, list[tuple[str, str | None]]]:
     """Return network -> the SpiderMultusConfigs that attach it, each with its group (None without one).
 
-    A SpiderMultusConfig can be in one group only. The network itself is in the group of all compute rails or of all
+    A SpiderMultusConfig has one group only. The network itself belongs to the group of all compute rails or of all
     storage rails; groups of fewer rails have their own copies. Groups of k rails are consecutive: 1 to k, k+1 to 2k,
     and so on.
 
