@@ -416,25 +416,26 @@ def test_a_difference_in_a_bond_of_another_program_has_this_cause() -> None:
     assert failure["playbook"] is None and "managed: false" in failure["remedy"]
 
 
-def hears(world: World, node: str, netdev: str, leaf: str) -> None:
+def connect(world: World, node: str, netdev: str, leaf: str) -> None:
+    """Plug the cable of a netdev into another leaf."""
     row = next(row for row in world.infos[node]["lldp"] if row["netdev"] == netdev)
     row.update(system=leaf, chassis="00:1b:54:c2:00:%s" % leaf[-2:])
 
 
 def test_a_member_with_another_leaf_than_on_other_nodes_is_named() -> None:
     world = world_of("bonds")
-    hears(world, NODE, "b1", "spine-99")
+    connect(world, NODE, "b1", "spine-99")
     failure = only_failure(world.document(), "RV705", NODE, "stor3")
     assert (failure["what"], failure["found"], failure["peer"]) == ("leaf of b1", "b1 on spine-99 swp1", None)
     assert failure["expected"].endswith("as ai-1, ai-3, ai-4")
     assert world.document()["proof"]["stor3"]["state"] == "proven"
     # both cables in one leaf of the pair
     world = world_of("bonds")
-    hears(world, NODE, "b1", "leaf-0a")
+    connect(world, NODE, "b1", "leaf-0a")
     assert found(world) == [("RV705", NODE, "stor3")]
     # of two nodes, either can be the cause
     pair = world_of("bonds", 2)
-    hears(pair, NODE, "b1", "spine-99")
+    connect(pair, NODE, "b1", "spine-99")
     (failure,) = pair.document()["failures"]
     assert (failure["code"], failure["node"], failure["peer"]) == ("RV705", NODE, "ai-1")
     assert failure["cause"] == "a cable of this bond or of the bond of ai-1 leads to another leaf"
@@ -455,7 +456,7 @@ def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None
 
     assert found(planned()) == []
     world = planned()
-    hears(world, NODE, "b1", "leaf9-99")
+    connect(world, NODE, "b1", "leaf9-99")
     failure = only_failure(world.document(), "RV705", NODE, "stor3")
     assert (failure["expected"], failure["found"]) == ("b1 on leaf2 swp3s2", "b1 on leaf9-99 swp3s2")
     # both cables lead to leaves of the rail, and are swapped
@@ -485,7 +486,7 @@ def test_members_without_lldp_are_not_compared_and_the_others_are(silent: list[s
     assert cabling["why_not"] == "1 ports receive no LLDP"
     heard = [netdev for netdev in ("b0", "b1", "b2") if netdev not in silent]
     for netdev in heard[-1:]:
-        hears(world, NODE, netdev, "spine-99")
+        connect(world, NODE, netdev, "spine-99")
         assert only_failure(world.document(), "RV705", NODE, "stor3")["what"] == "leaf of %s" % netdev
 
 
@@ -507,7 +508,7 @@ def test_vlans_of_one_port_have_one_cable() -> None:
 def test_lacp_and_lldp_show_one_cable_in_another_leaf_once() -> None:
     world = world_of("bonds")
     lacp(world, partner_mac="02:bb:00:00:00:01", aggregator=2)
-    hears(world, NODE, "m1", "spine-99")
+    connect(world, NODE, "m1", "spine-99")
     verdict = world.document()
     assert {each["code"] for each in verdict["failures"]} == {"RV418"}
     assert verdict["failures"][0]["found"] == "02:bb:00:00:00:01 (spine-99 swp1)"
@@ -853,7 +854,7 @@ def mac(world: World, rail: str, node: str = NODE) -> str:
 def test_deleted_arp_settings_are_one_failure_with_their_evidence() -> None:
     world = world_of("flat")
     world.infos[NODE]["sysctls"]["ens2"]["arp_ignore"] = 0
-    # the node itself has heard its other port, and so has a partner
+    # the node itself and a partner have received answers of the other port
     address = world.port(NODE, "gpu01")["address"].partition("/")[0]
     world.infos[NODE]["duplicates"] = [{"netdev": "ens1", "address": address, "macs": [], "own": [mac(world, "gpu02")]}]
     assert "answers for %s of gpu01" % address in world.document()["failures"][0]["found"]

@@ -48,6 +48,14 @@ def bond_of(port: Values) -> Values | None:
     return bond
 
 
+def leaf_of(port: Values, function: Values) -> dict[str, t.Any]:
+    """Return the leaf of a function of a port: its own, as members of bonds have, or that of the port; empty without.
+
+    :param function: one of :func:`functions`.
+    """
+    return dict(port.get("leaf") or {}, **(function.get("leaf") or {}))
+
+
 def rdma_netdev(port: Values) -> str | None:
     """Return the netdev that has the RDMA device: the interface, or the parent of a VLAN."""
     parent = (port.get("lower") or {}).get("parent")

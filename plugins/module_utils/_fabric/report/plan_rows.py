@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     attachment_of,
     bond_of,
     functions,
+    leaf_of,
     link_layer_of,
     qos_of,
 )
@@ -257,7 +258,7 @@ def leaves(document: Document) -> list[Leaf]:
             rail = rails.get(port["rail"]) or {}
             # Each function has a cable of its own.
             for below in functions(port):
-                leaf = dict(_section(port, "leaf"), **_section(below, "leaf"))
+                leaf = leaf_of(port, below)
                 key = (leaf.get("name") or "", node.get("unit") or "", port["rail"])
                 if key not in found:
                     aggregates = (leaf.get("aggregate") or "", leaf.get("aggregate6") or "")

@@ -141,13 +141,6 @@ def _netdevs(network: Network, variant: str | None) -> list[str]:
     netdevs = _of_variant(network, variant, "netdev")
     if network.nameless and not netdevs:
         network.master()
-    if not netdevs:
-        raise RailyardError(
-            "the device plugin of network %s selects netdevs, and no function below %s has a planned one"
-            % (network.name, ", ".join(network.netdevs)),
-            "rails.%s" % network.rail,
-            "set `netdev` of the members of the bond: hosts.yml renames functions with other names",
-        )
     return netdevs
 
 

@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     functions,
+    leaf_of,
     link_layer_of,
     rails_of_network,
 )
@@ -231,7 +232,7 @@ def _planned_members(run: Run, place: Place, port: Row, members: Members) -> Non
         row = members.get(netdev or "")
         if row is None:
             continue
-        planned = dict(port, leaf=function.get("leaf") or port["leaf"])
+        planned = dict(port, leaf=leaf_of(port, function))
         if not _on(row, planned):
             wrong.append((str(netdev), planned))
         elif planned["leaf"]["port"] and not _same(planned["leaf"]["port"], row["port"], row["port_description"]):
