@@ -490,6 +490,16 @@ def test_members_without_lldp_are_not_compared_and_the_others_are(silent: list[s
         assert only_failure(world.document(), "RV705", NODE, "stor3")["what"] == "leaf of %s" % netdev
 
 
+def test_a_small_mtu_on_the_path_of_a_bond_names_the_leaf_ports_of_all_members() -> None:
+    text = BONDS.replace("{nodes: 32}", '{nodes: 32, leaf: "leaf{m}", leaf_port: "swp{n}s{i}"}')
+    world = World(plan(4, text))
+    for info in world.infos.values():
+        info["lldp"] = []
+    world.lose(NODE, "stor3", {"small": True, "path_mtu": 1500})
+    cause = only_failure(world.document(), "RV802", NODE, "stor3")["cause"]
+    assert cause == "the MTU of the leaf port leaf1 swp3s2 or the leaf port leaf2 swp3s2 is smaller"
+
+
 def test_vlans_of_one_port_have_one_cable() -> None:
     vlans = PLAIN.replace('{netdev: ens1, pci: "0000:18:00.0", rdma: mlx5_0}', "PORT, vlan: 1, rdma: mlx5_0}")
     vlans = vlans.replace('{netdev: ens2, pci: "0000:29:00.0", rdma: mlx5_1}', "PORT, vlan: 2, rdma: mlx5_0}")

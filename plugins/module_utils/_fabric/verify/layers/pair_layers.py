@@ -11,6 +11,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    functions,
+    leaf_of,
     link_layer_of,
     rails_of_network,
 )
@@ -214,9 +216,11 @@ def _no_reply(run: Run, node: str, rail: str) -> str | None:
 
 
 def _leaf(run: Run, node: str, rail: str) -> str:
-    """Return the leaf port of a node on a rail as text."""
-    leaf = run.port(node, rail).get("leaf") or {}
-    return " ".join(each for each in ("the leaf port", leaf.get("name"), leaf.get("port")) if each)
+    """Return the leaf port of a node on a rail as text. A bond has one for each member."""
+    port = run.port(node, rail)
+    leaves = [leaf_of(port, function) for function in functions(port)]
+    texts = [" ".join(filter(None, ("the leaf port", leaf.get("name"), leaf.get("port")))) for leaf in leaves]
+    return " or ".join(dict.fromkeys(texts))
 
 
 def _cross(run: Run, probe: Probe) -> None:
