@@ -728,7 +728,7 @@ CAUSES: list[tuple[str, str, t.Callable[[World], t.Any], str, str]] = [
         *("RV203", "vfio-pci gives the whole NIC"),
     ),
     (
-        "MTU above that of the driver",
+        "MTU above the maximum of the driver",
         "plain",
         lambda w: nic(w, "ens1").update(mtu=4082, max_mtu=4082),
         *("RV404", "the driver supports at most 4082"),

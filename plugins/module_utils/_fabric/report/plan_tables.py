@@ -308,12 +308,14 @@ def _qos_lines(document: Document) -> list[str]:
 
 
 def _qos_of_rails(document: Document) -> dict[str, Document | None]:
-    """Return rail -> its QoS settings, in rail order; all rails of a plan without ports have those of the fabric."""
+    """Return rail -> its QoS settings, in rail order. A rail without ports has the settings of the fabric."""
+    fabric, rails = document["fabric"], [rail["name"] for rail in document["rails"]]
     found: dict[str, Document | None] = {}
     for node in document["nodes"]:
-        for port in node["ports"]:
-            found.setdefault(port["rail"], qos_of(document["fabric"], port))
-    return {rail["name"]: found.get(rail["name"], document["fabric"].get("qos")) for rail in document["rails"]}
+        found.update((port["rail"], qos_of(fabric, port)) for port in node["ports"] if port["rail"] not in found)
+        if len(found) == len(rails):
+            break
+    return {rail: found.get(rail, fabric.get("qos")) for rail in rails}
 
 
 def _qos_table(qos: Document) -> list[str]:

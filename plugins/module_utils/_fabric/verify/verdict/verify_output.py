@@ -50,7 +50,7 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
 
 
 def _by_role(run: Run) -> tuple[list[str], list[str]]:
-    """Return the compute rails and the storage rails of a run. Without compute rails, they are its storage rails."""
+    """Return the compute rails and the storage rails of a run. Without compute rails, the first list has all rails."""
     ports = {port["rail"]: port for report in run.reports.values() for port in report.plan["ports"]}
     storage = [rail for rail in run.rails if rail in ports and role_of(ports[rail]) == STORAGE]
     compute = [rail for rail in run.rails if rail not in storage]
