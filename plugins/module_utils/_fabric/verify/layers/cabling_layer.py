@@ -35,8 +35,7 @@ def cabling(run: Run) -> None:
         for port in report.plan["ports"]:
             place = (report.name, port["rail"])
             ports[place] = port
-            netdevs = [nic["netdev"] for nic in live.functions(port)] if port.get("lower") else [live.netdev(port)]
-            found = {netdev: rows[netdev] for netdev in netdevs if netdev and netdev in rows}
+            found = {nic["netdev"]: rows[nic["netdev"]] for nic in live.functions(port) if nic["netdev"] in rows}
             cables = len(functions(port))
             if found and cables == 1:
                 heard.update((place, row) for row in found.values())
