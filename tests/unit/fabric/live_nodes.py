@@ -110,7 +110,7 @@ def _nics(node: Row, port: Row, layer: str) -> list[Row]:
     """The functions of a port. The first has the RDMA device."""
     soft = port["rdma"]["type"] != "hardware"
     device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
-    expect, bond = port["expect"], (port.get("lower") or {}).get("bond")
+    expect, bond = port["expect"], port_view.bond_of(port)
     return [
         dict(
             _bare(function["pci"] or _pci(port), function["netdev"] or "port%dm%d" % (port["number"], at)),

@@ -199,7 +199,7 @@ def test_planes_are_probed_and_served_at_their_own_ports_of_one_device() -> None
 
 
 @pytest.mark.parametrize(
-    ("addresses", "asks"),
+    ("addresses", "requested"),
     [
         (("10.0.0.1/16", "10.0.0.2/16"), [True, True]),
         (("10.0.0.1/24", "10.0.1.1/24"), [None, None]),
@@ -207,9 +207,9 @@ def test_planes_are_probed_and_served_at_their_own_ports_of_one_device() -> None
         (("10.0.0.1/16", None), [None]),
     ],
 )
-def test_arp_answers_are_asked_for_where_ports_share_a_network(
-    addresses: tuple[str | None, str | None], asks: list[bool | None]
+def test_ports_on_one_network_request_arp_answers(
+    addresses: tuple[str | None, str | None], requested: list[bool | None]
 ) -> None:
     ports = [port(number, address=address) for number, address in zip((1, 2), addresses)]
     known = probe_targets.probe_node(node("a", *ports), [], None, None, [])
-    assert [each.get("ask_arp") for each in probe_targets.targets(known, known)] == asks
+    assert [each.get("ask_arp") for each in probe_targets.targets(known, known)] == requested

@@ -506,16 +506,19 @@ def test_settings_of_the_missing_interface_are_errors(change: tuple[str, str], p
 # -- verify ------------------------------------------------------------------------------------------------------------
 
 
-def world(name: str) -> World:
-    units = 'units:\n  su1: {nodes: 8, leaf: "{rail}", leaf_port: "p{i}"}\n'
-    outcome = lint(mixed(name, units).replace("profile: hgx,", "profile: hgx, unit: su1,").encode())
+UNITS = 'units:\n  su1: {nodes: 8, leaf: "{rail}", leaf_port: "p{i}"}\n'
+
+
+def world(text: str) -> World:
+    """``text``: a fabric file with :data:`UNITS`."""
+    outcome = lint(text.replace("profile: hgx,", "profile: hgx, unit: su1,").encode())
     assert outcome.plan, [finding.text() for finding in outcome.findings]
     return World(outcome.plan)
 
 
 @pytest.mark.parametrize("name", ["spiderpool", "network-operator-shared", "none"])
 def test_nodes_with_both_kinds_are_healthy_and_counted_apart(name: str) -> None:
-    nodes = world(name)
+    nodes = world(mixed(name, UNITS))
     verdict = nodes.verdict()
     shown = document(verdict, ABOUT)
     assert shown["failures"] == []
@@ -523,7 +526,7 @@ def test_nodes_with_both_kinds_are_healthy_and_counted_apart(name: str) -> None:
 
 
 def test_pods_without_the_storage_rail_are_as_planned() -> None:
-    nodes = world("spiderpool")
+    nodes = world(mixed("spiderpool", UNITS))
     for name in nodes.plans:
         inside = nodes.inside(name)
         for part in ("links", "addresses", "routes", "rules", "rdma", "gids"):
@@ -533,6 +536,17 @@ def test_pods_without_the_storage_rail_are_as_planned() -> None:
     assert nodes.document()["failures"] == []
     # a pod that Multus has attached to the rail must have its interface
     nodes.pod("ai-1")["networks"].append({"interface": "net3", "network": "kube-system/stor1-sriov"})
+    assert [(each["code"], each["rail"]) for each in nodes.document()["failures"]] == [("RV920", "stor1")]
+
+
+def test_pods_must_have_the_storage_rail_if_the_compute_rails_have_no_pods() -> None:
+    compute = "attachment: host, subnet: 172.16.11.0/24, gateway: .254, hosts: .201-.253"
+    general = "attachment: ipvlan, provider: spiderpool, pods_per_node: 4"
+    nodes = world(file(general, "qos: leave", compute, UNITS).replace("mtu: 9000", "mtu: 4092"))
+    assert nodes.document()["failures"] == []
+    inside = nodes.inside("ai-1")
+    inside["links"] = [row for row in inside["links"] if row["netdev"] != "net3"]
+    nodes.pod("ai-1")["networks"] = []
     assert [(each["code"], each["rail"]) for each in nodes.document()["failures"]] == [("RV920", "stor1")]
 
 

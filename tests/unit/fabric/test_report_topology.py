@@ -46,6 +46,24 @@ def test_few_nodes_are_drawn_with_their_ports() -> None:
         assert label in words
 
 
+@pytest.mark.parametrize("layout", ["function", "VLAN", "bond"])
+def test_the_tip_of_a_port_has_the_leaf_port_of_each_cable(layout: str) -> None:
+    made = document(2, 2, units=1)
+    port = made["nodes"][0]["ports"][0]
+    port["leaf"] = dict(port["leaf"], name="leaf-a", port="swp9")
+    below = {"pci": port["pci"], "netdev": "ens1", "match": None}
+    ends = ["leaf leaf-a port swp9"]
+    if layout == "VLAN":
+        port["lower"] = {"vlan": 100, "parent": "ens1", "bond": None, "functions": [below]}
+    elif layout == "bond":
+        members = [dict(below, leaf={"name": "leaf-%s" % each, "port": "swp7"}) for each in "bc"]
+        bond = {"name": "bond0", "mode": "802.3ad"}
+        port["lower"] = {"vlan": None, "parent": None, "bond": bond, "functions": members}
+        ends = ["leaf leaf-b port swp7", "leaf leaf-c port swp7"]
+    tips = [each.text or "" for each in svg(topology(made)).iter(SVG + "title")]
+    assert [tip for tip in tips if tip.endswith(", ".join(ends))], tips
+
+
 def test_sixty_four_nodes_are_drawn_by_name() -> None:
     root = svg(topology(document(64, 8, 2)))
     words = words_of(root)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Verdicts on bonds, VLANs, shared RDMA devices and one network, and facts that contradict the plan.
 
-The rows are those of ``rail_info``. Names, states and MAC addresses of bonds are those of two guests of Debian 13 with
-igb ports, and ``mlx5_bond_0`` on the first member with its netdev is what ``rdma link`` shows with RoCE LAG (public
-reports of clusters).
+The rows have the format of ``rail_info``. Names, states and MAC addresses of bonds come from two guests of Debian 13
+with igb ports. ``mlx5_bond_0`` belongs to the first member, as ``rdma link`` shows it with RoCE LAG (public reports of
+clusters).
 """
 
 from __future__ import annotations
@@ -20,78 +20,55 @@ from tests.unit.fabric.verify_nodes import SERVERS, Row, World, only_failure, pl
 NODE = "ai-2"
 Harm = t.Callable[[World], t.Any]
 
-HEAD = """
+
+def layout(subnets: t.Mapping[str, str], ports: str) -> str:
+    """A fabric of nodes without Kubernetes. ``subnets``: rail -> its subnet; ``ports``: those of the profile."""
+    rails = ["  %s: {subnet: %s, hosts: .0.1-.3.254}\n" % row for row in subnets.items()]
+    return """
 plugin: railyard.fabric.rails
 fabric: {name: ai, attachment: host, provider: none, mtu: 9000}
-"""
-LAG = '{name: bond0, members: [{pci: "0000:29:00.0", netdev: m0}, {pci: "0000:29:00.1", netdev: m1}], lacp_rate: fast}'
-BONDS = (
-    HEAD
-    + """
 rails:
-  stor1: {subnet: 10.241.0.0/16, hosts: .0.1-.3.254}
-  stor2: {subnet: 10.242.0.0/16, hosts: .0.1-.3.254}
-  stor3: {subnet: 10.243.0.0/16, hosts: .0.1-.3.254}
-profiles:
+%sprofiles:
   server:
-    ports:
+    ports:%sunits:
+  su1: {nodes: 32}
+""" % ("".join(rails), ports)
+
+
+LAG = '{name: bond0, members: [{pci: "0000:29:00.0", netdev: m0}, {pci: "0000:29:00.1", netdev: m1}], lacp_rate: fast}'
+BONDS = layout(
+    {"stor1": "10.241.0.0/16", "stor2": "10.242.0.0/16", "stor3": "10.243.0.0/16"},
+    """
       stor1: {bond: LAG, vlan: 100, rdma: mlx5_bond_0}
       stor2: {bond: LAG, vlan: 200, rdma: mlx5_bond_0}
       stor3: {bond: {name: bond1, mode: active-backup,
               members: [{pci: "0000:3a:00.0", netdev: b0}, {pci: "0000:3a:00.1", netdev: b1}]}, rdma: mlx5_bond_1}
-units:
-  su1: {nodes: 32}
-""".replace("LAG", LAG)
+""".replace("LAG", LAG),
 )
-PLANES = (
-    HEAD
-    + """
-rails:
-  r1p1: {subnet: 10.1.0.0/16, hosts: .0.1-.3.254}
-  r1p2: {subnet: 10.2.0.0/16, hosts: .0.1-.3.254}
-  r1p3: {subnet: 10.3.0.0/16, hosts: .0.1-.3.254}
-profiles:
-  server:
-    ports:
+PLANES = layout(
+    {"r1p1": "10.1.0.0/16", "r1p2": "10.2.0.0/16", "r1p3": "10.3.0.0/16"},
+    """
       r1p1: {netdev: eth_r1_p0, pci: "0000:18:00.0", rdma: "mlx5_0:3"}
       r1p2: {netdev: eth_r1_p1, pci: "0000:18:00.1", rdma: "mlx5_0:6"}
       r1p3: {netdev: eth_r1_p2, pci: "0000:18:00.2", rdma: "mlx5_0:9"}
-units:
-  su1: {nodes: 32}
-"""
+""",
 )
-FLAT = (
-    HEAD
-    + """
-rails:
-  gpu[01:04]: {subnet: 10.248.0.0/16, hosts: .0.1-.3.254, numbering: node}
-  stor1: {subnet: 10.249.0.0/16, hosts: .0.1-.3.254}
-profiles:
-  server:
-    ports:
+FLAT = layout(
+    {"gpu[01:04]": "10.248.0.0/16, numbering: node", "stor1": "10.249.0.0/16"},
+    """
       gpu01: {netdev: ens1, pci: "0000:01:00.0", rdma: mlx5_gpu01}
       gpu02: {netdev: ens2, pci: "0000:02:00.0", rdma: mlx5_gpu02}
       gpu03: {netdev: ens3, pci: "0000:03:00.0", rdma: mlx5_gpu03}
       gpu04: {netdev: ens4, pci: "0000:04:00.0", rdma: mlx5_gpu04}
       stor1: {netdev: ens5, pci: "0000:05:00.0", rdma: mlx5_stor1}
-units:
-  su1: {nodes: 32}
-"""
+""",
 )
-PLAIN = (
-    HEAD
-    + """
-rails:
-  gpu01: {subnet: 10.1.0.0/16, hosts: .0.1-.3.254}
-  gpu02: {subnet: 10.2.0.0/16, hosts: .0.1-.3.254}
-profiles:
-  server:
-    ports:
+PLAIN = layout(
+    {"gpu01": "10.1.0.0/16", "gpu02": "10.2.0.0/16"},
+    """
       gpu01: {netdev: ens1, pci: "0000:18:00.0", rdma: mlx5_0}
       gpu02: {netdev: ens2, pci: "0000:29:00.0", rdma: mlx5_1}
-units:
-  su1: {nodes: 32}
-"""
+""",
 )
 INFINIBAND = PLAIN.replace(
     "attachment: host, provider: none, mtu: 9000", "attachment: host, provider: none, mtu: 4092, link_layer: infiniband"
@@ -325,7 +302,7 @@ SHARED_HARMS: list[tuple[str, Harm, str, t.Sequence[str]]] = [
         lambda w: lacp(w, partner_mac="02:bb:00:00:00:01", aggregator=2),
         *("RV418", ["LACP partner of m1", "02:bb:00:00:00:01", "02:aa:00:00:00:01 as m0"]),
     ),
-    ("another LACP key", lambda w: lacp(w, aggregator=2), "RV414", ["in aggregator 2", "LACP key"]),
+    ("another LACP key", lambda w: lacp(w, aggregator=2), "RV414", ["aggregator 2, which is not active", "LACP key"]),
 ]
 
 
@@ -347,7 +324,7 @@ def test_a_fault_of_a_bond_is_one_failure_of_all_rails_on_it_and_they_keep_their
     assert verify_output.lines(world.verdict(), verdict)[0] == "3 of 3 rails proven between 4 nodes"
 
 
-def test_rails_on_a_bond_without_an_lacp_partner_are_not_probed_in_vain() -> None:
+def test_a_bond_without_an_lacp_partner_is_one_failure_of_its_rails() -> None:
     world = world_of("bonds")
     for netdev in ("m0", "m1"):
         member(world, "bond0", netdev)["partner_mac"] = None
@@ -420,7 +397,7 @@ def test_the_steps_with_which_a_bond_is_corrected_are_not_failures(kind: str) ->
     assert found(world, kind) == [("RV411", NODE, "stor3")]
 
 
-def test_what_only_the_module_compares_is_drift_of_the_bond() -> None:
+def test_differences_that_only_the_module_compares_are_drift_of_the_bond() -> None:
     world = world_of("bonds")
     world.states[NODE]["rail_ports"] = predicted(("bond1", "bond.miimon", 0, 100))
     assert found(world, DRIFT) == [("RV416", NODE, "stor3")]
@@ -428,39 +405,40 @@ def test_what_only_the_module_compares_is_drift_of_the_bond() -> None:
     assert found(world, DRIFT) == [("RV421", NODE, None)]
 
 
-def test_a_bond_that_another_program_made_has_this_cause() -> None:
+def test_a_difference_in_a_bond_of_another_program_has_this_cause() -> None:
     world = world_of("bonds")
     above(world, "bond1").update(managed=False)
     assert found(world) == []
     above(world, "bond1")["bond"]["mode"] = "balance-rr"
     (failure,) = world.document()["failures"]
-    assert (failure["code"], failure["cause"]) == ("RV415", "another program made it: Railyard has not")
+    assert (failure["code"], failure["cause"]) == ("RV415", "another program created it")
     # rail_ports refuses to change it
     assert failure["playbook"] is None and "managed: false" in failure["remedy"]
 
 
-def hears(world: World, node: str, netdev: str, leaf: str) -> None:
+def connect(world: World, node: str, netdev: str, leaf: str) -> None:
+    """Plug the cable of a netdev into another leaf."""
     row = next(row for row in world.infos[node]["lldp"] if row["netdev"] == netdev)
     row.update(system=leaf, chassis="00:1b:54:c2:00:%s" % leaf[-2:])
 
 
-def test_a_member_on_another_leaf_than_those_of_other_nodes_is_named() -> None:
+def test_a_member_with_another_leaf_than_on_other_nodes_is_named() -> None:
     world = world_of("bonds")
-    hears(world, NODE, "b1", "spine-99")
+    connect(world, NODE, "b1", "spine-99")
     failure = only_failure(world.document(), "RV705", NODE, "stor3")
     assert (failure["what"], failure["found"], failure["peer"]) == ("leaf of b1", "b1 on spine-99 swp1", None)
     assert failure["expected"].endswith("as ai-1, ai-3, ai-4")
     assert world.document()["proof"]["stor3"]["state"] == "proven"
     # both cables in one leaf of the pair
     world = world_of("bonds")
-    hears(world, NODE, "b1", "leaf-0a")
+    connect(world, NODE, "b1", "leaf-0a")
     assert found(world) == [("RV705", NODE, "stor3")]
     # of two nodes, either can be the cause
     pair = world_of("bonds", 2)
-    hears(pair, NODE, "b1", "spine-99")
+    connect(pair, NODE, "b1", "spine-99")
     (failure,) = pair.document()["failures"]
     assert (failure["code"], failure["node"], failure["peer"]) == ("RV705", NODE, "ai-1")
-    assert "or of that of" in failure["cause"] or "ai-1" in failure["cause"]
+    assert failure["cause"] == "a cable of this bond or of the bond of ai-1 leads to another leaf"
 
 
 def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None:
@@ -478,10 +456,10 @@ def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None
 
     assert found(planned()) == []
     world = planned()
-    hears(world, NODE, "b1", "leaf9-99")
+    connect(world, NODE, "b1", "leaf9-99")
     failure = only_failure(world.document(), "RV705", NODE, "stor3")
     assert (failure["expected"], failure["found"]) == ("b1 on leaf2 swp3s2", "b1 on leaf9-99 swp3s2")
-    # both leaves are those of the rail, and the cables of the members are swapped
+    # both cables lead to leaves of the rail, and are swapped
     world = planned()
     rows = {row["netdev"]: row for row in world.infos[NODE]["lldp"]}
     rows["b0"]["system"], rows["b1"]["system"] = "leaf2", "leaf1"
@@ -490,6 +468,36 @@ def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None
     next(row for row in world.infos[NODE]["lldp"] if row["netdev"] == "b1")["port"] = "swp9"
     failure = only_failure(world.document(), "RV704", NODE, "stor3")
     assert (failure["what"], failure["expected"], failure["found"]) == ("leaf port of b1", "leaf2 swp3s2", "leaf2 swp9")
+
+
+@pytest.mark.parametrize("leaves", ["", ', leaf: "leaf{m}", leaf_port: "swp{n}s{i}"'], ids=["neighbours", "planned"])
+@pytest.mark.parametrize("silent", [["b1"], ["b1", "b2"], ["b0", "b1", "b2"]], ids=len)
+def test_members_without_lldp_are_not_compared_and_the_others_are(silent: list[str], leaves: str) -> None:
+    third = BONDS.replace("netdev: b1}", 'netdev: b1}, {pci: "0000:3a:00.2", netdev: b2}')
+    world = World(plan(4, third.replace("{nodes: 32}", "{nodes: 32%s}" % leaves)))
+    for number, info in enumerate(world.infos.values(), 1):
+        for row in info["lldp"]:
+            which, rail = int(row["netdev"][1]) + 1, 1 if row["netdev"][0] == "m" else 3
+            row.update(system="leaf%d" % which, chassis="00:1b:54:c2:00:0%d" % which, port="swp%ds%d" % (rail, number))
+    info = world.infos[NODE]
+    info["lldp"] = [row for row in info["lldp"] if row["netdev"] not in silent]
+    assert found(world) == []
+    (cabling,) = (each for each in world.document()["layers"] if each["name"] == "cabling")
+    assert cabling["why_not"] == "1 ports receive no LLDP"
+    heard = [netdev for netdev in ("b0", "b1", "b2") if netdev not in silent]
+    for netdev in heard[-1:]:
+        connect(world, NODE, netdev, "spine-99")
+        assert only_failure(world.document(), "RV705", NODE, "stor3")["what"] == "leaf of %s" % netdev
+
+
+def test_a_small_mtu_on_the_path_of_a_bond_names_the_leaf_ports_of_all_members() -> None:
+    text = BONDS.replace("{nodes: 32}", '{nodes: 32, leaf: "leaf{m}", leaf_port: "swp{n}s{i}"}')
+    world = World(plan(4, text))
+    for info in world.infos.values():
+        info["lldp"] = []
+    world.lose(NODE, "stor3", {"small": True, "path_mtu": 1500})
+    cause = only_failure(world.document(), "RV802", NODE, "stor3")["cause"]
+    assert cause == "the MTU of the leaf port leaf1 swp3s2 or the leaf port leaf2 swp3s2 is smaller"
 
 
 def test_vlans_of_one_port_have_one_cable() -> None:
@@ -510,7 +518,7 @@ def test_vlans_of_one_port_have_one_cable() -> None:
 def test_lacp_and_lldp_show_one_cable_in_another_leaf_once() -> None:
     world = world_of("bonds")
     lacp(world, partner_mac="02:bb:00:00:00:01", aggregator=2)
-    hears(world, NODE, "m1", "spine-99")
+    connect(world, NODE, "m1", "spine-99")
     verdict = world.document()
     assert {each["code"] for each in verdict["failures"]} == {"RV418"}
     assert verdict["failures"][0]["found"] == "02:bb:00:00:00:01 (spine-99 swp1)"
@@ -557,7 +565,7 @@ OWNER: list[tuple[str, Harm, str]] = [
 
 @pytest.mark.parametrize(("harm", "code"), [row[1:] for row in OWNER], ids=[row[0] for row in OWNER])
 @pytest.mark.parametrize("kind", ["verify", DRIFT])
-def test_what_others_configure_is_compared_and_the_remedy_names_the_owner(harm: Harm, code: str, kind: str) -> None:
+def test_unmanaged_ports_are_compared_and_the_remedy_names_the_owner(harm: Harm, code: str, kind: str) -> None:
     world = World(plan(4, UNMANAGED))
     assert found(world, kind, layers=["link", "address"]) == []
     harm(world)
@@ -566,14 +574,14 @@ def test_what_others_configure_is_compared_and_the_remedy_names_the_owner(harm: 
     assert "its owner" in failure["remedy"] and "bond1" in failure["remedy"]
 
 
-def test_the_rdma_device_of_an_unmanaged_port_is_still_that_of_hosts_yml() -> None:
+def test_hosts_yml_still_names_the_rdma_device_of_an_unmanaged_port() -> None:
     world = World(plan(4, UNMANAGED))
     device_renamed(world)
     (failure,) = world.document(layers=["link"])["failures"]
     assert (failure["code"], failure["playbook"]) == ("RV406", "playbooks/hosts.yml --limit ai-2")
 
 
-# -- interfaces that are not of a NIC (case 1) -------------------------------------------------------------------------
+# -- interfaces above a NIC (case 1) -----------------------------------------------------------------------------------
 
 BY_NAME = PLAIN.replace('{netdev: ens1, pci: "0000:18:00.0", rdma: mlx5_0}', "{netdev: storage0, rdma: mlx5_0}")
 KINDS = {
@@ -720,7 +728,7 @@ CAUSES: list[tuple[str, str, t.Callable[[World], t.Any], str, str]] = [
         *("RV203", "vfio-pci gives the whole NIC"),
     ),
     (
-        "MTU above that of the driver",
+        "MTU above the maximum of the driver",
         "plain",
         lambda w: nic(w, "ens1").update(mtu=4082, max_mtu=4082),
         *("RV404", "the driver supports at most 4082"),
@@ -729,7 +737,7 @@ CAUSES: list[tuple[str, str, t.Callable[[World], t.Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("name", "harm", "code", "cause"), [row[1:] for row in CAUSES], ids=[row[0] for row in CAUSES])
-def test_a_known_fact_is_the_cause(name: str, harm: Harm, code: str, cause: str) -> None:
+def test_the_cause_is_a_known_fact(name: str, harm: Harm, code: str, cause: str) -> None:
     world = world_of(name)
     harm(world)
     assert cause in only_failure(world.document(), code, NODE, "gpu01")["cause"]
@@ -800,7 +808,7 @@ def test_a_port_of_a_device_that_belongs_to_another_plane_is_reported() -> None:
     rows[3]["netdev"], rows[9]["netdev"] = rows[9]["netdev"], rows[3]["netdev"]
     failures = world.document()["failures"]
     assert [(each["code"], each["rail"]) for each in failures] == [("RV405", "r1p1"), ("RV405", "r1p3")]
-    assert failures[0]["cause"] == "port 3 of mlx5_0 is that of eth_r1_p2"
+    assert failures[0]["cause"] == "port 3 of mlx5_0 belongs to eth_r1_p2"
     assert "mlx5_0:3" in failures[0]["expected"]
     # a device without a port for the netdev
     world = world_of("planes")
@@ -831,7 +839,7 @@ def test_two_ports_of_one_function_are_judged_separately(netdevs: tuple[str | No
     assert only_failure(world.document(), "RV407", NODE, "gpu02")["what"] == "RDMA device mlx4_0:2"
 
 
-def test_a_gid_and_counters_of_another_port_of_the_device_are_not_those_of_the_plane() -> None:
+def test_a_plane_does_not_use_the_gid_and_counters_of_another_port_of_the_device() -> None:
     world = world_of("planes")
     twelve_ports(world, NETDEVS)
     gid = next(row for row in world.infos[NODE]["gids"] if row["port"] == 6)
@@ -856,7 +864,7 @@ def mac(world: World, rail: str, node: str = NODE) -> str:
 def test_deleted_arp_settings_are_one_failure_with_their_evidence() -> None:
     world = world_of("flat")
     world.infos[NODE]["sysctls"]["ens2"]["arp_ignore"] = 0
-    # the node itself has heard its other port, and so has a partner
+    # the node itself and a partner have received answers of the other port
     address = world.port(NODE, "gpu01")["address"].partition("/")[0]
     world.infos[NODE]["duplicates"] = [{"netdev": "ens1", "address": address, "macs": [], "own": [mac(world, "gpu02")]}]
     assert "answers for %s of gpu01" % address in world.document()["failures"][0]["found"]
@@ -899,7 +907,7 @@ def test_an_answer_from_another_port_of_the_node_is_named_although_the_settings_
     assert "ens3 answers for" in failure["found"] and failure["rails"] == ["gpu03", "gpu01"]
     # replies that another port has received prove nothing
     assert world.document()["proof"]["gpu01"]["state"] == "failed"
-    # the address is that of the planned port
+    # the planned port answers
     for rows in world.probes.values():
         for row in rows:
             row["macs"] = [mac(world, row["rail"], row["peer"])]
@@ -918,7 +926,7 @@ def test_only_answers_of_other_nodes_are_duplicates() -> None:
     assert found(world) == [("RV510", NODE, "gpu01")]
 
 
-def test_a_duplicate_on_a_vlan_is_that_of_the_rail_and_not_of_another_vlan() -> None:
+def test_a_duplicate_on_a_vlan_concerns_its_rail_and_no_other_vlan() -> None:
     world = world_of("bonds")
     address = world.port(NODE, "stor1")["address"].partition("/")[0]
     other = above(world, "bond0.100", "ai-3")["mac"]

@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, leaf_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
@@ -121,7 +121,7 @@ class World:
             }
             for port in node["ports"]
             for at, (netdev, function) in enumerate(zip(live_nodes.netdevs(port), functions(port)))
-            for leaf in [function.get("leaf") or port["leaf"]]
+            for leaf in [leaf_of(port, function)]
         ]
         for row in info["interfaces"]:
             row["mac"] = "02:00:00:01:%02x:%s" % (node["index"], row["mac"][12:14])

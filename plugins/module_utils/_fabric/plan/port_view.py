@@ -42,6 +42,20 @@ def each_netdev(port: Values) -> t.Sequence[Values]:
     return [*each_function(port), *(dict(port, pci=None, netdev=name) for name in above if name not in known)]
 
 
+def bond_of(port: Values) -> Values | None:
+    """Return the bond of a port, also that below a VLAN, as the plan has it; None without one."""
+    bond: Values | None = (port.get("lower") or {}).get("bond")
+    return bond
+
+
+def leaf_of(port: Values, function: Values) -> dict[str, t.Any]:
+    """Return the leaf of a function of a port: its own, as members of bonds have, or that of the port; empty without.
+
+    :param function: one of :func:`functions`.
+    """
+    return dict(port.get("leaf") or {}, **(function.get("leaf") or {}))
+
+
 def rdma_netdev(port: Values) -> str | None:
     """Return the netdev that has the RDMA device: the interface, or the parent of a VLAN."""
     parent = (port.get("lower") or {}).get("parent")

@@ -10,7 +10,9 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     attachment_of,
+    bond_of,
     functions,
+    leaf_of,
     link_layer_of,
     qos_of,
 )
@@ -73,12 +75,12 @@ def vlans(port: Document) -> list[int]:
 
 def bond(port: Document) -> str | None:
     """Return name and mode of a port's bond; None without one."""
-    found = _section(port, "lower").get("bond")
+    found = bond_of(port)
     return "%s %s" % (found["name"], found["mode"]) if found else None
 
 
 def function(values: Document) -> str | None:
-    """Return how a function below a bond or VLAN is known."""
+    """Return the PCI address of a function below a bond or VLAN, else its netdev, else its other identity."""
     return values.get("pci") or values.get("netdev") or match(values)
 
 
@@ -256,7 +258,7 @@ def leaves(document: Document) -> list[Leaf]:
             rail = rails.get(port["rail"]) or {}
             # Each function has a cable of its own.
             for below in functions(port):
-                leaf = dict(_section(port, "leaf"), **_section(below, "leaf"))
+                leaf = leaf_of(port, below)
                 key = (leaf.get("name") or "", node.get("unit") or "", port["rail"])
                 if key not in found:
                     aggregates = (leaf.get("aggregate") or "", leaf.get("aggregate6") or "")

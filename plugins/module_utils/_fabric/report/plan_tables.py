@@ -90,9 +90,9 @@ def rails_of(document: Document) -> str:
 
 def link_layers(document: Document) -> str | None:
     """Return the link layers of the rails as text."""
-    fabric = document["fabric"]
-    layers = [str(rail.get("link_layer") or fabric.get("link_layer")) for rail in document["rails"]]
-    return " and ".join(dict.fromkeys(layers)) if any(layers) else fabric.get("link_layer")
+    general = document["fabric"].get("link_layer")
+    layers = dict.fromkeys(rail.get("link_layer") or general for rail in document["rails"])
+    return " and ".join(filter(None, layers)) or general
 
 
 def head(document: Document) -> list[str]:
@@ -123,7 +123,7 @@ def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
         both = [_both(rail.get(key), rail.get(key + "6")) for key in ("subnet", "gateway", "pods")]
         # without addresses, the routing table stays empty
         routed = rail.get("table") if rail.get("subnet") or rail.get("subnet6") else None
-        # the own values of a rail's kind; most rails have none
+        # values that differ from the fabric; most rails have none
         kind = ", ".join(str(rail[key]) for key in ("role", "link_layer", "attachment") if rail.get(key))
         yield (rail["name"], kind, rail.get("mode"), *both, rail.get("mtu"), routed, networks)
 
@@ -308,12 +308,14 @@ def _qos_lines(document: Document) -> list[str]:
 
 
 def _qos_of_rails(document: Document) -> dict[str, Document | None]:
-    """Return rail -> its QoS settings, in rail order; all rails of a plan without ports have those of the fabric."""
+    """Return rail -> its QoS settings, in rail order. A rail without ports has the settings of the fabric."""
+    fabric, rails = document["fabric"], [rail["name"] for rail in document["rails"]]
     found: dict[str, Document | None] = {}
     for node in document["nodes"]:
-        for port in node["ports"]:
-            found.setdefault(port["rail"], qos_of(document["fabric"], port))
-    return {rail["name"]: found.get(rail["name"], document["fabric"].get("qos")) for rail in document["rails"]}
+        found.update((port["rail"], qos_of(fabric, port)) for port in node["ports"] if port["rail"] not in found)
+        if len(found) == len(rails):
+            break
+    return {rail: found.get(rail, fabric.get("qos")) for rail in rails}
 
 
 def _qos_table(qos: Document) -> list[str]:

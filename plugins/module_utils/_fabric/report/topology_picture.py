@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, leaf_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import link_layers, rails_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg_drawing import (
     DASHES,
@@ -300,7 +300,7 @@ class _Rows(_Sketch):
 
     def _port(self, drawing: Drawing, rail: _Rail, port: Document, x: float, y: float) -> None:
         tip = "%s: %s, %s" % (rail.name, ", ".join(_port_lines(port)), _gpu_text(port))
-        for end in [each.get("leaf") or {} for each in functions(port)]:
+        for end in [leaf_of(port, each) for each in functions(port)]:
             if end.get("port"):
                 tip += ", leaf %s port %s" % (end.get("name"), end["port"])
         wide = self._column - self._wires
@@ -333,7 +333,7 @@ def _port_lines(port: Document) -> list[str]:
     if not known:
         known = next(("%s %s" % (key, value) for key, value in match.items() if value is not None), "port")
     addresses = [port[key] for key in ("address", "address6") if port.get(key)]
-    # A VLAN on a function has its name; the members of a bond have names of their own.
+    # The functions below a bond or VLAN have names of their own.
     members = [each.get("netdev") or each.get("pci") for each in functions(port)] if port.get("lower") else []
     below = ["on %s" % ", ".join(filter(None, members))] if any(members) else []
     return [known, *below, *addresses]

@@ -215,9 +215,12 @@ def test_pods_get_only_the_vfs_of_the_range(text: str, pods: int) -> None:
     assert any('"pfNames":["enp11s0np0#%s"]' % text in str(each.get("data")) for each in plugins)
     first, last = (int(number) for number in text.split("-"))
     options = {"dpdk": {"rails": ["gpu01"], "vfs": pods - 1}}
-    for each in object_components.objects(plan, options) if pods > 1 else ():
-        if each["metadata"]["name"] == "ai-gpu01-hgx-dpdk":
-            assert each["spec"]["nicSelector"]["pfNames"] == ["enp11s0np0#%d-%d" % (first + 1, last)]
+    if pods > 1:
+        policies = [
+            each for each in object_components.objects(plan, options) if each["kind"] == "SriovNetworkNodePolicy"
+        ]
+        names = [name for each in policies for name in each["spec"]["nicSelector"]["pfNames"]]
+        assert "enp11s0np0#%d-%d" % (first + 1, last) in names
 
 
 def test_a_part_of_the_vfs_is_selected_by_netdev() -> None:

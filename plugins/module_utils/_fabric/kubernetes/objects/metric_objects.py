@@ -22,13 +22,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     made,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    compute_ports,
     each_netdev,
     link_layer_of,
     qos_of,
-    role_of,
 )
 
 Panel = t.Dict[str, t.Any]
@@ -301,16 +300,13 @@ def _alert(name: str, expression: str, summary: str) -> Object:
 def _spiderpool(view: View) -> list[Object]:
     """Return alerts on counters of the rails' netdevs. All names end in _total: the agent exports everything as
     counters."""
-    rails = _netdevs(view)
+    rails = _netdevs(view, view.rails)
     if not rails:
         return []
     match = '{is_root="true",net_dev_name=~"%s"}' % "|".join(rails)
     flap = "changes(rdma_vport_speed_mbps_total%s[15m]) > 3" % match
     where = "{{ $labels.net_dev_name }} of {{ $labels.node_name }}"
-    compute = _compute_rails(view)
-    alike = match
-    if compute:
-        alike = '{is_root="true",net_dev_name=~"%s"}' % "|".join(_netdevs(view, compute))
+    alike = '{is_root="true",net_dev_name=~"%s"}' % "|".join(_netdevs(view, _compute_rails(view)))
     return [*_rdma(match, alike), _alert("RailLinkFlap", flap, "The link of %s goes up and down" % where)]
 
 
@@ -322,7 +318,9 @@ def _agent(view: View) -> list[Object]:
     down = "railyard_agent_rail_healthy%s == 0 unless on (node, rail) %s" % (fabric, cordoned)
     failures = "sum by (node, reason) (increase(railyard_agent_attach_failures_total%s[10m])) > 0" % fabric
     match, compute = '{is_root="true",fabric="%s"}' % view.name, _compute_rails(view)
-    alike = '{is_root="true",fabric="%s",rail=~"%s"}' % (view.name, "|".join(compute)) if compute else match
+    alike = match
+    if len(compute) < len(view.rails):
+        alike = '{is_root="true",fabric="%s",rail=~"%s"}' % (view.name, "|".join(compute))
     return [
         *_rdma(match, alike),
         _alert(
@@ -349,7 +347,7 @@ def _rdma(match: str, alike: str) -> list[Object]:
     """Return alerts on the RDMA counters of the rail ports.
 
     :param match: the labels that select all rail ports.
-    :param alike: the labels that select those that jobs use evenly, the ports of compute rails.
+    :param alike: the labels that select the ports of compute rails, which jobs use evenly.
     """
 
     def rate(*metrics: str, labels: str = match) -> str:
@@ -383,7 +381,7 @@ def _rdma(match: str, alike: str) -> list[Object]:
 
 
 def _node_exporter(view: View) -> list[Object]:
-    rails = _netdevs(view)
+    rails = _netdevs(view, view.rails)
     if not rails:
         return []
     match = '{device=~"%s"}' % "|".join(rails)
@@ -418,20 +416,19 @@ def _lossless(view: View) -> list[int]:
 
 
 def _compute_rails(view: View) -> list[str]:
-    """Return the compute rails if there are others; empty if all rails are alike."""
-    compute = [name for name, rail in view.rails.items() if role_of(rail) == COMPUTE]
-    return compute if len(compute) < len(view.rails) else []
+    """Return the compute rails; all rails if none of them is a compute rail."""
+    return [rail["name"] for rail in compute_ports(list(view.rails.values()))]
 
 
-def _netdevs(view: View, rails: t.Container[str] | None = None) -> list[str]:
-    """Return the netdevs of these rails, or of all rails, as regular expressions.
+def _netdevs(view: View, rails: t.Container[str]) -> list[str]:
+    """Return the netdevs of rails as regular expressions.
 
-    The netdevs of functions are included, which have the counters of a bond or VLAN.
+    They include the functions of bonds and VLANs, which have the counters.
     """
     names = {
         each["netdev"]
         for network in view.networks
-        if rails is None or network.rail in rails
+        if network.rail in rails
         for _variant, _node, port in network.members
         for each in each_netdev(port)
     }

@@ -141,13 +141,6 @@ def _netdevs(network: Network, variant: str | None) -> list[str]:
     netdevs = _of_variant(network, variant, "netdev")
     if network.nameless and not netdevs:
         network.master()
-    if not netdevs:
-        raise RailyardError(
-            "the device plugin of network %s needs the netdevs below %s, and none is named"
-            % (network.name, ", ".join(network.netdevs)),
-            "rails.%s" % network.rail,
-            "give netdev at the members of the bond: a function with another name is renamed",
-        )
     return netdevs
 
 
@@ -171,7 +164,7 @@ def _function_selectors(network: Network, variant: str | None) -> Object:
 
 
 def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant: str | None) -> None:
-    """Check that a netdev is on the same rail on all nodes. VLANs of one netdev are rails that share its device.
+    """Check that a netdev serves the same rail on all nodes. Several VLANs of a netdev are rails that share its device.
 
     The plugin mounts all devices that match an entry, so otherwise pods would get the device of another rail too.
 
@@ -181,18 +174,12 @@ def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant:
     for node in view.nodes:
         if variant is not None and view.variant(node) != variant:
             continue
-        key = tuple(
-            (function["netdev"], port["names"]["network"]) for port in node["ports"] for function in functions_of(port)
-        )
+        pairs = [(function["netdev"], port) for port in node["ports"] for function in functions_of(port)]
+        key = tuple((netdev, port["names"]["network"]) for netdev, port in pairs)
         if key in seen:
             continue
         seen.add(key)
-        # (netdev, port, its resource)
-        owners = [
-            (function["netdev"], port, view.network_of(node, port).resource)
-            for port in node["ports"]
-            for function in functions_of(port)
-        ]
+        owners = [(netdev, port, view.network_of(node, port).resource) for netdev, port in pairs]
         here = {(netdev, resource) for netdev, _port, resource in owners}
         for netdev, port, own in owners:
             for resource, netdevs in wanted.items():

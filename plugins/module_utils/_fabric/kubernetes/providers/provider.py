@@ -111,7 +111,7 @@ class OwnTables(Provider):
 def tuning(port: Port, shares: t.Sequence[Share]) -> list[Object]:
     """Return the CNI plugin that sets the planned sysctls of a pod's interface, for IPv4.
 
-    ``arp_filter`` requires rules by source, which providers with this plugin make beside a default route only.
+    ``arp_filter`` requires rules by source. Providers with this plugin create them only together with a default route.
     """
     of_ipv4 = [share for share in shares if share.version == 4]
     sysctl = dict(port.get("sysctl") or {}) if of_ipv4 else {}

@@ -25,10 +25,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     made,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE, DRA
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DRA
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import AGENT, facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import RAILS, RESULTS_MAX
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import role_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports
 
 FILE = "/etc/railyard/agent.json"
 API = "resource.k8s.io/v1"
@@ -78,8 +78,8 @@ def _rails_by_resource(view: View) -> dict[str, str | None]:
 
 def _single(view: View, resources: t.Iterable[str]) -> list[str]:
     """Return the resources of single rails from which a job with all GPUs gets its devices."""
-    single = [resource for resource in resources if resource != RAILS]
-    return [resource for resource in single if role_of(view.rails[resource]) == COMPUTE] or single
+    rails = [view.rails[resource] for resource in resources if resource != RAILS]
+    return [rail["name"] for rail in compute_ports(rails)]
 
 
 def _device_class(view: View, options: Options, resource: str) -> Object:

@@ -82,7 +82,7 @@ def reserved(view: View) -> t.Iterator[Object]:
     """Yield SpiderReservedIPs: addresses that no pod gets, not even from other pools in the same subnets.
 
     Only families with pools have one: the values disable others, and the webhook refuses these. Rails of one network
-    have one in common.
+    share one.
     """
     listed: list[tuple[t.Any, list[str]]] = []
     for name, rail in view.rails.items():
@@ -161,7 +161,7 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
         values = {"resourceName": resource, "rdmaIsolation": network.isolated, "mtu": network.mtu, "ippools": ippools}
     spec[section] = stated(values)
     if "arp_filter" in (network.sample.get("sysctl") or {}):
-        # Of several interfaces in one subnet, the pod would otherwise answer ARP requests through any.
+        # Otherwise, if a pod has several interfaces in one subnet, each of them answers ARP requests for all.
         spec["chainCNIJsonData"] = [compact(each) for each in tuning(network.sample, view.shares(network.sample))]
     return spec
 
@@ -199,7 +199,7 @@ def injection(
 ) -> dict[str, list[tuple[str, str | None]]]:
     """Return network -> the SpiderMultusConfigs that attach it, each with its group (None without one).
 
-    A SpiderMultusConfig can be in one group only. The network itself is in the group of all compute rails or of all
+    A SpiderMultusConfig has one group only. The network itself belongs to the group of all compute rails or of all
     storage rails; groups of fewer rails have their own copies. Groups of k rails are consecutive: 1 to k, k+1 to 2k,
     and so on.
 

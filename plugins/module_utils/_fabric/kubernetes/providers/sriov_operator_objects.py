@@ -127,13 +127,13 @@ def _nic(netdevs: t.Sequence[str], pcis: t.Sequence[str], vfs: tuple[int, int] |
 
 
 def part_of(port: Port) -> str:
-    """Return the suffix of a netdev that selects the port's VFs for pods, such as ``#5-9``; empty: all VFs are."""
+    """Return the suffix of a netdev that selects the VFs for pods, such as ``#5-9``; empty if pods get all VFs."""
     ours, vfs = pod_vfs(port), port.get("vfs") or {}
     return "#%d-%d" % (ours.start, ours.stop - 1) if ours and len(ours) < vfs["count"] else ""
 
 
 def refuse_nameless_part(ports: t.Iterable[Port]) -> None:
-    """Refuse ports without a netdev of which some VFs have another owner.
+    """Refuse ports without a netdev if some of their VFs have another owner.
 
     :raises RailyardError: with the place of the first of them.
     """

@@ -154,7 +154,8 @@ class Network:
 class RailSet:
     """Nodes with the same networks, which are in rail order. ``nodes``: name -> variant.
 
-    ``compute``: the networks of a job with all GPUs; all if none is of a compute rail. ``storage``: the others.
+    ``compute``: the networks of compute rails, which a job with all GPUs uses; all networks if no compute rail has one.
+    ``storage``: the others.
 
     Nodes of a variant that miss ports are a separate set. It is a ``part`` of a set of the same variant if it has no
     other networks. ``name`` is that of the first variant, with a number if another set has it.
@@ -183,7 +184,7 @@ class View:
         self.provider: str = self.fabric["provider"]
         self.rails: dict[str, t.Mapping[str, t.Any]] = {rail["name"]: rail for rail in document["rails"]}
         self.nodes: t.Sequence[Node] = document["nodes"]
-        # Rails of the node's own processes beside rails for pods: the cluster has nothing of them.
+        # The cluster has no objects for rails without pods.
         hidden = [name for name, rail in self.rails.items() if rail.get("attachment") == HOST]
         if hidden:
             for name in hidden:
@@ -355,7 +356,7 @@ class _Kind:
     name: str
     attachment: str
     rdma_mode: str
-    # rail -> the number of VFs of its port, and the numbers of those for pods
+    # rail -> the number of VFs of its port, and the numbers of the VFs for pods
     counts: dict[str, tuple[int, range] | None]
 
     def takes(self, other: _Kind) -> bool:

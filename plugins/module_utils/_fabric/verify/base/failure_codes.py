@@ -55,8 +55,8 @@ class Code(t.NamedTuple):
     :param playbook: the playbook that fixes it; None if it must be fixed by hand.
     :param after: layers that are not checked on the same rail after it; None: those of its layer.
     :param drift: whether drift reports it, because it is configuration of a node or cluster.
-    :param interface: whether it is configuration that others own with ``managed: false``.
-    :param degraded: whether the rail still has its own state. A bond with a failed member can carry traffic.
+    :param interface: whether others own this configuration with ``managed: false``.
+    :param degraded: whether traffic determines the state of the rail. A bond with a failed member can carry traffic.
     """
 
     code: str

@@ -30,7 +30,7 @@ class Live:
     def nic(self, port: t.Mapping[str, t.Any]) -> Row | None:
         """Return the row of a function's netdev. If the function has several netdevs, return the planned one.
 
-        :param port: a port whose interface is its function's, or one of :func:`.port_view.functions`.
+        :param port: a port without ``lower``, or one of :func:`.port_view.functions`.
         """
         if port.get("pci"):
             rows = [row for row in self.nics if row["pci"] == port["pci"]]
@@ -39,7 +39,7 @@ class Live:
         return next((row for row in rows if named(row, port.get("netdev"))), rows[0] if rows else None)
 
     def functions(self, port: t.Mapping[str, t.Any]) -> list[Row]:
-        """Return the rows of the port's functions that the node has."""
+        """Return the rows of those functions of the port that the node has."""
         return [row for row in map(self.nic, functions(port)) if row]
 
     def above(self, name: str | None) -> Row | None:
@@ -47,7 +47,7 @@ class Live:
         return next((row for row in self.interfaces if name and row["netdev"] == name), None)
 
     def interface(self, port: t.Mapping[str, t.Any]) -> Row | None:
-        """Return the row of the port's interface: of ``interfaces`` for a bond or VLAN, else of ``nics``."""
+        """Return the row of the port's interface: from ``interfaces`` for a bond or VLAN, else from ``nics``."""
         return self.above(port["netdev"]) if port.get("lower") else self.nic(port)
 
     def netdev(self, port: t.Mapping[str, t.Any]) -> str | None:
@@ -56,16 +56,16 @@ class Live:
         return row["netdev"] if row else None
 
     def rdma_netdevs(self, port: t.Mapping[str, t.Any]) -> set[str]:
-        """Return the netdevs of which the kernel reports one as that of the port's RDMA device."""
+        """Return the netdevs one of which the kernel reports for the port's RDMA device."""
         netdev = rdma_netdev(port) if port.get("lower") else self.netdev(port)
         return {name for name in (netdev, *(row["netdev"] for row in self.functions(port))) if name}
 
     def device(self, port: t.Mapping[str, t.Any]) -> Row | None:
         """Return the row of the port of an RDMA device that belongs to a rail port.
 
-        This is the planned number of the planned device. Without a number, it is the port with the netdev, else the
-        first one of the function. Among several, the device with the planned name is preferred. Drivers with LAG
-        register one device for a bond, on one of its functions, and report a member as its netdev.
+        With a planned number, it is that port of the planned device. Otherwise it is the port with the netdev, or else
+        the first one of the functions; the device with the planned name comes first. Drivers with LAG register one
+        device for a bond, on one of its functions, and report a member as its netdev.
         """
         planned = port["rdma"]
         devices = [each for each in self.rdma if (each["type"] == "hardware") == (planned["type"] == "hardware")]
@@ -76,7 +76,7 @@ class Live:
         of_port = [each for each in devices if each.get("netdev") in netdevs]
         if not of_port:
             several = {each["device"] for each in devices if each.get("port", 1) > 1}
-            # the ports of a device that belong to other netdevs are not this one's
+            # ports of a device with other netdevs belong to other rail ports
             of_port = [
                 each
                 for each in devices

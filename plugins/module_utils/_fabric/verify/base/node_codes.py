@@ -183,7 +183,7 @@ NODE_CODES = (
         playbook=None,
     ),
     Code(
-        *("RV410", "interface-kind-mismatch", "link", "the interface is of another kind than planned"),
+        *("RV410", "interface-kind-mismatch", "link", "the interface has another kind than planned"),
         cause="it was created by hand or by another network service",
         remedy="plan the interface that the node has, or remove it",
         playbook=None,
@@ -195,9 +195,9 @@ NODE_CODES = (
         interface=True,
     ),
     Code(
-        *("RV412", "port-has-master", "link", "the port is below another interface"),
+        *("RV412", "port-has-master", "link", "the port has a master"),
         cause="another network service made it a member of a bond, bridge, team or VRF",
-        remedy="plan the interface above it, or remove the port from it (ip link set ... nomaster)",
+        remedy="plan its master, or remove the port from it (ip link set ... nomaster)",
         playbook=None,
     ),
     Code(
@@ -234,7 +234,7 @@ NODE_CODES = (
     ),
     Code(
         *("RV417", "lacp-partner-missing", "link", "no switch answers LACP on the members of the bond"),
-        cause="the leaf ports are not in a LACP group, or LACP is disabled there",
+        cause="no LACP group contains the leaf ports, or LACP is disabled there",
         remedy="configure LACP for the leaf ports of the bond",
         playbook=None,
         after=TRAFFIC,
@@ -242,7 +242,7 @@ NODE_CODES = (
     ),
     Code(
         *("RV418", "lacp-partner-differs", "link", "the members of the bond have different LACP partners"),
-        cause="a cable is plugged into another switch, or the two leaves are not one LACP system (MLAG)",
+        cause="a cable is plugged into another switch, or the two leaves do not act as one LACP system (MLAG)",
         remedy="plug it into the leaf of the other members, or give both leaves one LACP system ID",
         playbook=None,
         after=("cabling",),
@@ -256,14 +256,14 @@ NODE_CODES = (
         interface=True,
     ),
     Code(
-        *("RV420", "rdma-device-elsewhere", "link", "the RDMA device is in another network namespace"),
+        *("RV420", "rdma-device-elsewhere", "link", "another network namespace has the RDMA device"),
         cause="a pod or a program has moved it there (RDMA mode exclusive)",
         remedy="delete the pod or network namespace that holds it",
         playbook=None,
         after=("rdma", "kubernetes"),
     ),
     Code(
-        *("RV421", "interface-left-plan", "link", "a bond or VLAN exists that is no longer in the plan"),
+        *("RV421", "interface-left-plan", "link", "a bond or VLAN exists that the plan no longer contains"),
         cause="the plan changed",
         remedy="remove it",
         after=(),

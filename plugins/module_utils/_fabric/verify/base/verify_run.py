@@ -198,8 +198,7 @@ class Run:
         """Add a failure, and block the layers that it makes unnecessary.
 
         :param about: ``expected``, ``found``, ``cause``, ``remedy``, ``playbook``, ``peer``, ``others`` (further rails
-            that it concerns), ``peers`` (further nodes on which it blocks layers), ``after`` (the layers that it
-            blocks instead of those of its code).
+            that it concerns), ``peers`` (further nodes on which it blocks layers).
         """
         if self.kind == DRIFT and not CODES[code].drift:
             return  # the configuration of node and cluster is as planned
@@ -208,7 +207,7 @@ class Run:
         _index(self._failures, failure)
         for place in [node, *about.get("peers", ())] if node else []:
             for each in failure.rails or (None,):
-                self.block(about.get("after", after(CODES[code])), str(place), each)
+                self.block(after(CODES[code]), str(place), each)
 
     def fail_drift(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
         """Add a failure of drift. For verify it is a warning, because the live state is as planned."""

@@ -19,8 +19,8 @@ _SHOWN = 3
 Place = t.Tuple[str, str]
 
 
-class Wrong(t.NamedTuple):
-    """An answer of a port for an address of another port of its node. ``rail``: that of the address."""
+class WrongAnswer(t.NamedTuple):
+    """An answer of a port for an address of another port of its node. ``rail``: the rail of the address."""
 
     rail: str
     address: str
@@ -30,7 +30,7 @@ class Wrong(t.NamedTuple):
 
 
 def macs(run: Run) -> dict[str, list[Place]]:
-    """Return MAC address -> the nodes and rails that have it. VLANs have the address of their parent."""
+    """Return MAC address -> the nodes and rails that have it. A VLAN has the same MAC address as its parent."""
     places: dict[str, list[Place]] = {}
     for report in run.nodes():
         live = report.live
@@ -41,23 +41,23 @@ def macs(run: Run) -> dict[str, list[Place]]:
     return places
 
 
-def wrong_answers(run: Run) -> dict[Place, list[Wrong]]:
+def wrong_answers(run: Run) -> dict[Place, list[WrongAnswer]]:
     """Return node and rail of each port that answers for addresses of other ports of its node -> those answers.
 
-    They were seen by the node itself (``duplicates`` of ``rail_info``) and by the nodes that probed it.
+    The node itself (``duplicates`` of ``rail_info``) and the nodes that probed it have received them.
     """
     networks = rails_of_network(run.fabric)
     if not networks:
         return {}
     owners = macs(run)
-    found: dict[Place, list[Wrong]] = {}
+    found: dict[Place, list[WrongAnswer]] = {}
 
     def note(node: str, rail: str, address: str, heard: t.Iterable[str]) -> None:
         for mac in heard:
             places = owners.get(mac, [])
             others = [each for each in places if each[0] == node and each[1] in networks.get(rail, ())]
             if others and (node, rail) not in places:
-                wrong = Wrong(rail, address)
+                wrong = WrongAnswer(rail, address)
                 if wrong not in found.setdefault(others[0], []):
                     found[others[0]].append(wrong)
 
@@ -78,13 +78,13 @@ def wrong_answers(run: Run) -> dict[Place, list[Wrong]]:
     return found
 
 
-def answers_text(netdev: str, answers: t.Sequence[Wrong]) -> str:
+def answers_text(netdev: str, answers: t.Sequence[WrongAnswer]) -> str:
     """Return the addresses of other ports for which a netdev answers, as text."""
     return "%s answers for %s" % (netdev, first_of([str(each) for each in answers], _SHOWN))
 
 
 def report_sysctls(run: Run, differing: t.Mapping[str, t.Mapping[str, t.Sequence[Row]]]) -> None:
-    """Report the ARP settings of ports on one network that are not as planned, together for each node and network.
+    """Report ARP settings that differ from the plan: one failure for the ports of a node on one network.
 
     :param differing: node -> rail -> rows with ``key``, ``netdev``, ``expected`` and ``found``.
     """
@@ -113,9 +113,9 @@ def report_sysctls(run: Run, differing: t.Mapping[str, t.Mapping[str, t.Sequence
 
 
 def report_answers(run: Run) -> set[Place]:
-    """Report ports that answer for other ports although their settings are as planned or were not compared.
+    """Report ports that answer for other ports, and whose settings have the planned values or were not compared.
 
-    :return: the nodes and rails whose addresses were answered for by another port.
+    :return: node and rail of each address for which another port has answered.
     """
     answered: set[Place] = set()
     for (node, rail), answers in wrong_answers(run).items():
@@ -125,6 +125,6 @@ def report_answers(run: Run) -> set[Place]:
             continue
         netdev = run.reports[node].live.netdev(run.port(node, rail)) or rail
         found = answers_text(netdev, answers)
-        expected = "each address is answered by its own port"
+        expected = "each port answers for its own addresses only"
         run.fail("RV808", node, rail, "ARP on one network", expected=expected, found=found, others=rails)
     return answered

@@ -11,20 +11,21 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     functions,
+    leaf_of,
     link_layer_of,
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 
 Place = t.Tuple[str, str]
-# netdev of a bond's member -> its LLDP neighbour
+# netdev of a bond's member -> its LLDP neighbour; members without one are not included
 Members = t.Dict[str, Row]
 
 
 def cabling(run: Run) -> None:
     """Check that every port is on the planned leaf or, without planned leaves, on the leaf of its neighbours."""
     heard: dict[Place, Row] = {}
-    # the members of a bond have a cable each
+    # each member of a bond has its own cable
     bonds: dict[Place, Members] = {}
     ports: dict[Place, Row] = {}
     mute = 0
@@ -34,13 +35,13 @@ def cabling(run: Run) -> None:
         for port in report.plan["ports"]:
             place = (report.name, port["rail"])
             ports[place] = port
-            netdevs = [nic["netdev"] for nic in live.functions(port)] if port.get("lower") else [live.netdev(port)]
-            found = {netdev: rows[netdev] for netdev in netdevs if netdev and netdev in rows}
-            if len(found) == 1 and len(functions(port)) == 1:
+            found = {nic["netdev"]: rows[nic["netdev"]] for nic in live.functions(port) if nic["netdev"] in rows}
+            cables = len(functions(port))
+            if found and cables == 1:
                 heard.update((place, row) for row in found.values())
-            elif len(found) > 1:
+            elif found:
                 bonds[place] = found
-            elif link_layer_of(run.fabric, port) != INFINIBAND:
+            if len(found) < cables and link_layer_of(run.fabric, port) != INFINIBAND:
                 mute += 1
     networks = rails_of_network(run.fabric)
     only_lldp = "; on one network for several rails, only LLDP shows swapped cables" if networks else ""
@@ -89,7 +90,7 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
 
 
 def _is_first(run: Run, node: str, port: Row) -> bool:
-    """Return whether a port is the first on its cables. The plan has a leaf port for each of the VLANs on them."""
+    """Return whether a port is the first of those that share its cables. Each VLAN on them has a planned leaf port."""
     if not port.get("lower"):
         return True
     cables = [(each["pci"], each["netdev"], each["match"]) for each in functions(port)]
@@ -190,9 +191,9 @@ def _against_neighbours(
 
 
 def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Members]) -> None:
-    """Report members that are not on their planned leaf or, without planned leaves, on those of most bonds of the rail.
+    """Report members with another leaf than planned or, without planned leaves, than most bonds of the rail have.
 
-    The members of a bond are on one leaf or on a pair of leaves. Without units a rail may have several pairs. Then only
+    The cables of a bond lead to one leaf or to a pair of leaves. Without units a rail may have several pairs. Then only
     bonds that share a leaf are compared.
     """
     groups: dict[tuple[str | None, str], dict[str, Members]] = {}
@@ -206,9 +207,13 @@ def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Membe
         groups.setdefault((run.reports[node].plan["unit"], rail), {})[node] = members
     for (unit, rail), by_node in groups.items():
         leaves = {node: frozenset(row["chassis"] for row in members.values()) for node, members in by_node.items()}
-        numbers = collections.Counter(leaves.values())
+        complete = [node for node in leaves if len(by_node[node]) == len(functions(ports[node, rail]))]
+        numbers = collections.Counter(leaves[node] for node in complete)
         order = list(numbers)
         for node, own in leaves.items():
+            if node not in complete:
+                # the leaves of silent members are unknown
+                own = max((each for each in order if own <= each), key=lambda each: numbers[each], default=own)
             others = [each for each in order if each != own and (unit is not None or each & own)]
             most = max(others, key=lambda each: numbers[each], default=own)
             clear = numbers[most] > numbers[own]
@@ -218,12 +223,15 @@ def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Membe
 
 
 def _planned_members(run: Run, place: Place, port: Row, members: Members) -> None:
-    """Report the members of a bond that are not on their planned leaf or leaf port."""
+    """Report the members of a bond with another leaf or leaf port than planned."""
     node, rail = place
     wrong: list[tuple[str, Row]] = []
     for function in functions(port):
         netdev = (run.reports[node].live.nic(function) or {}).get("netdev")
-        planned, row = dict(port, leaf=function.get("leaf") or port["leaf"]), members[netdev or ""]
+        row = members.get(netdev or "")
+        if row is None:
+            continue
+        planned = dict(port, leaf=leaf_of(port, function))
         if not _on(row, planned):
             wrong.append((str(netdev), planned))
         elif planned["leaf"]["port"] and not _same(planned["leaf"]["port"], row["port"], row["port_description"]):
@@ -239,9 +247,9 @@ def _planned_members(run: Run, place: Place, port: Row, members: Members) -> Non
 
 
 def _other_leaf(run: Run, place: Place, by_node: t.Mapping[str, Members], alike: t.Sequence[str], clear: bool) -> None:
-    """Report the members of a bond that are on another leaf than those of other nodes.
+    """Report the members of a bond with another leaf than those of other nodes.
 
-    :param alike: nodes whose bonds have the right leaves. ``clear``: whether they are more than the other ones.
+    :param alike: nodes whose bonds have the usual leaves. ``clear``: whether most nodes have these leaves.
     """
     node, rail = place
     usual = {row["chassis"]: row for row in by_node[alike[0]].values()}
@@ -252,7 +260,7 @@ def _other_leaf(run: Run, place: Place, by_node: t.Mapping[str, Members], alike:
         ", ".join(alike[:3]),
     )
     found = ", ".join("%s on %s" % (netdev, _observed(members[netdev])) for netdev in wrong)
-    cause = None if clear else "a cable of this bond or of that of %s is in another leaf" % alike[0]
+    cause = None if clear else "a cable of this bond or of the bond of %s leads to another leaf" % alike[0]
     run.fail(
         *("RV705", node, rail, "leaf of %s" % ", ".join(wrong)),
         expected=expected,

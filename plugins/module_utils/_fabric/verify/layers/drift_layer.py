@@ -18,7 +18,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import FILE, ROUTE, RULE, STEP
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    bond_of,
+    functions,
+    rdma_netdev,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
@@ -31,7 +35,7 @@ _FILES = {drift.file for drift in _DRIFT.values()}
 # What is removed: (kind or attribute) -> code
 _SURPLUS = {ROUTE: "RV508", "address": "RV503", "interface": "RV421", "master": "RV416"}
 _KINDS = {ROUTE: "RV504", RULE: "RV505"}
-# Differences of a bond that a module removes by setting it down. It adds routes and IPv6 addresses again then.
+# Differences of a bond for which a module sets the bond down. It then adds routes and IPv6 addresses again.
 _BOND = ("RV413", "RV415", "RV416")
 _LINES = 3
 
@@ -78,11 +82,14 @@ def _rails(report: NodeReport) -> dict[str, str]:
     live = report.live
     rails: dict[str, str] = {}
     for port in report.plan["ports"]:
-        names = [port["rail"], port["netdev"], port["pci"], port["rdma"]["name"]]
-        lower = port.get("lower")
-        if lower:
-            names += [lower["parent"], (lower["bond"] or {}).get("name")]
-            names += [each[key] for each in functions(port) for key in ("netdev", "pci")]
+        names = [
+            port["rail"],
+            port["netdev"],
+            port["rdma"]["name"],
+            rdma_netdev(port),
+            (bond_of(port) or {}).get("name"),
+        ]
+        names += [each[key] for each in functions(port) for key in ("netdev", "pci")]
         names += [row[key] for row in live.functions(port) for key in ("netdev", "pci")]
         rails.update({str(name): str(port["rail"]) for name in names if name})
     return rails

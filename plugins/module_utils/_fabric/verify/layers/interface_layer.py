@@ -3,7 +3,8 @@
 
 """The part of the layer link about interfaces: link layer, kind, master, VLAN, and the state of bonds.
 
-A bond and the rail on it are judged apart: a failed member is a failure of the bond, and the rail is still checked.
+A bond and the rails on it are judged separately: a failed member is a failure of the bond, and the rails are still
+checked.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import LINK_TYPE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    bond_of,
     functions,
     is_managed,
     link_layer_of,
@@ -41,7 +43,7 @@ _SETTINGS = {
 def other_link_layer(run: Run, live: Live, port: Row) -> tuple[Row, str] | None:
     """Return the first function of a port with another link layer than planned, and its link layer.
 
-    A function without a netdev has that of its RDMA device.
+    The link layer of a function without a netdev comes from its RDMA device.
     """
     planned = link_layer_of(run.fabric, port)
     if port["rdma"]["type"] != "hardware" or planned not in LAYERS:
@@ -55,9 +57,9 @@ def other_link_layer(run: Run, live: Live, port: Row) -> tuple[Row, str] | None:
 
 
 def link_layer(run: Run, report: NodeReport, port: Row) -> bool:
-    """Report a card in the mode of another link layer. Return whether the link layer is as planned.
+    """Report a card in the mode of another link layer. Return whether the card has the planned one.
 
-    Netdev names, MTU and the state of the RDMA device follow from it, and are not judged then.
+    If not, netdev names, MTU and the state of the RDMA device are not judged, because they follow from the mode.
     """
     other = other_link_layer(run, report.live, port)
     if other is None:
@@ -88,7 +90,7 @@ def link_layer(run: Run, report: NodeReport, port: Row) -> bool:
 
 
 def interface(run: Run, report: NodeReport, port: Row) -> bool:
-    """Check that the interface of a port is of the planned kind. Return whether it can be judged further."""
+    """Check that the interface of a port has the planned kind. Return whether it can be judged further."""
     live, name, rail = report.live, report.name, port["rail"]
     lower = port.get("lower")
     if not lower:
@@ -113,14 +115,13 @@ def interface(run: Run, report: NodeReport, port: Row) -> bool:
             expected, found = _vlan(lower["vlan"], [parent]), _vlan(row["vlan"], row["lower"])
             run.fail("RV419", name, rail, port["netdev"], expected=expected, found=found, **_other_program(port, row))
             return False
-    return not (row and row.get("master") and _below(run, report, port, row, live))
+    return not _has_master(run, report, port, row)
 
 
 def rails_on_bond(node: t.Mapping[str, t.Any], port: Row) -> list[str]:
     """Return the rails on the bond of a port, in the order of the plan. ``node``: ``railyard_node``."""
     name = port["lower"]["bond"]["name"]
-    bonds = {each["rail"]: (each.get("lower") or {}).get("bond") or {} for each in node["ports"]}
-    return [rail for rail, bond in bonds.items() if bond.get("name") == name]
+    return [each["rail"] for each in node["ports"] if (bond_of(each) or {}).get("name") == name]
 
 
 def _parent(live: Live, port: Row) -> str:
@@ -129,24 +130,26 @@ def _parent(live: Live, port: Row) -> str:
 
 
 def _function(run: Run, report: NodeReport, port: Row) -> bool:
-    """Check a port whose interface is that of its function."""
+    """Check a port whose interface is the netdev of its function."""
     live, nic = report.live, report.live.nic(port)
     row = live.above(port["netdev"])
     if row and (nic is None or not named(nic, port["netdev"])):
         expected = "the NIC %s" % port["pci"] if port["pci"] else "a NIC"
         about: Row = {"expected": expected, "found": shown(row), "remedy": _plan(row)}
-        cause = "the plan takes the name of %s for that of a NIC"
-        run.fail("RV410", report.name, port["rail"], port["netdev"], cause=cause % _article(row["kind"]), **about)
+        cause = "the plan expects a NIC with this name, and %s has it" % _article(row["kind"])
+        run.fail("RV410", report.name, port["rail"], port["netdev"], cause=cause, **about)
         return False
-    return nic is None or not nic.get("master") or not _below(run, report, port, nic, live)
+    return not _has_master(run, report, port, nic)
 
 
-def _below(run: Run, report: NodeReport, port: Row, row: Row, live: Live) -> bool:
-    """Report that an interface has a master. Return True."""
-    above = live.above(row["master"])
+def _has_master(run: Run, report: NodeReport, port: Row, row: Row | None) -> bool:
+    """Return whether an interface (None: it does not exist) has a master, and report it."""
+    if row is None or not row.get("master"):
+        return False
+    above = report.live.above(row["master"])
     found = "member of %s" % (shown(above) if above else row["master"])
     about = {"remedy": _plan(above)} if above and above["kind"] in ("bond", "vlan") else {}
-    run.fail("RV412", report.name, port["rail"], row["netdev"], expected="no interface above it", found=found, **about)
+    run.fail("RV412", report.name, port["rail"], row["netdev"], expected="no master", found=found, **about)
     return True
 
 
@@ -196,7 +199,7 @@ def _plan(row: Row) -> str:
     if row["kind"] == "vlan":
         below = row["lower"][0] if row["lower"] else "the NIC"
         return "plan the VLAN with vlan: {id: %s, name: %s} for the port of %s" % (row["vlan"], row["netdev"], below)
-    return "%s cannot be a rail port: plan a NIC, bond or VLAN that is not below it" % _article(row["kind"])
+    return "%s cannot be a rail port: plan a NIC, bond or VLAN without a master" % _article(row["kind"])
 
 
 def _names(live: Live, port: Row) -> str:
@@ -230,11 +233,14 @@ def _bond(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[
 
 
 def _other_program(port: Row, row: Row) -> Row:
-    """Return cause and remedy of a difference in a bond or VLAN of another program, which hosts.yml does not change."""
+    """Return cause and remedy of a difference in a bond or VLAN that another program created; empty otherwise.
+
+    hosts.yml does not change such interfaces.
+    """
     if row.get("managed") is not False or not is_managed(port):
         return {}
-    remedy = "plan it as it is, set managed: false for the port, or remove it with the file that makes it and run %s"
-    return {"cause": "another program made it: Railyard has not", "remedy": remedy % HOSTS, "playbook": None}
+    remedy = "plan its values, set managed: false for the port, or remove it with the file that creates it and run %s"
+    return {"cause": "another program created it", "remedy": remedy % HOSTS, "playbook": None}
 
 
 def _members(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[str]) -> None:
@@ -259,7 +265,7 @@ def _members(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequen
                 "a member of %s" % (shown(above) if above else nic["master"]) if nic.get("master") else "no member"
             )
             if nic.get("master"):
-                remedy = "take it out there (ip link set %s nomaster) with the file that makes it a member, and run %s"
+                remedy = "remove it from there (ip link set %s nomaster) and from the file that adds it, and run %s"
                 about.update(remedy=remedy % (nic["netdev"], HOSTS), playbook=None)
         run.fail("RV413", name, rail, _name(live, function), **about)
     planned = {_name(live, function) for function in functions(port)}
@@ -282,7 +288,7 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence
     members = [each for each in state.get("members") or () if each["netdev"] in planned]
     linked = [each for each in members if _why_no_link(live, each) is None]
     if not linked:
-        return  # the link of the bond is down
+        return  # the bond itself has no carrier, which is reported
     for each in members:
         why = _why_no_link(live, each)
         if why:
@@ -297,23 +303,23 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence
         fail("RV417", "LACP of %s" % row["netdev"], expected="a partner", found=found)
         return
     for each in silent:
-        remedy = "configure LACP for this leaf port as for those of the other members"
-        about = {"cause": "its leaf port is not in the LACP group, or LACP is disabled there", "remedy": remedy}
+        remedy = "configure LACP for this leaf port as for the leaf ports of the other members"
+        about = {"cause": "the LACP group does not contain its leaf port, or LACP is disabled there", "remedy": remedy}
         found = "no LACP partner answers" + _leaf(live, each)
         fail("RV414", each["netdev"], expected="an LACP partner", found=found, **about)
     active = state.get("aggregator")
     answered = [each for each in linked if _partner(each)]
-    main = [each for each in answered if each.get("aggregator") == active] or answered[:1]
-    partner = _partner(main[0]) if main else None
+    main = next((each for each in answered if each.get("aggregator") == active), answered[0])
+    partner = _partner(main)
     for each in answered:
         if _partner(each) != partner:
-            expected = "%s as %s%s" % (partner, main[0]["netdev"], _leaf(live, main[0]))
+            expected = "%s as %s%s" % (partner, main["netdev"], _leaf(live, main))
             found = "%s%s" % (_partner(each), _leaf(live, each))
             fail("RV418", "LACP partner of %s" % each["netdev"], expected=expected, found=found)
         elif each.get("aggregator") not in (None, active):
-            cause = "its speed or its leaf port differs from those of the other members (LACP key)"
-            found = "in aggregator %s, which is not active" % each["aggregator"]
-            expected = "in the active aggregator %s" % active
+            cause = "its speed or its leaf port differs from the other members (LACP key)"
+            found = "aggregator %s, which is not active" % each["aggregator"]
+            expected = "the active aggregator %s" % active
             fail("RV414", each["netdev"], expected=expected, found=found, cause=cause)
 
 
@@ -347,7 +353,7 @@ def _leaf(live: Live, member: Row) -> str:
 
 
 def set_down(live: Live, port: Row) -> str | None:
-    """Return the netdev below a VLAN that is administratively down; None if it is up, and without a VLAN."""
+    """Return the parent of a VLAN if it is administratively down; None otherwise, and without a VLAN."""
     lower = port.get("lower")
     if not lower or not lower["vlan"]:
         return None
@@ -358,7 +364,7 @@ def set_down(live: Live, port: Row) -> str | None:
 
 def without_link(live: Live, port: Row) -> list[str]:
     """Return the members of a port's bond without a link, each with the reason."""
-    bond = live.above((port.get("lower") or {"bond": None})["bond"] and port["lower"]["bond"]["name"]) or {}
-    rows = (bond.get("bond") or {}).get("members") or ()
+    row = live.above((bond_of(port) or {}).get("name")) or {}
+    rows = (row.get("bond") or {}).get("members") or ()
     reasons = [(each["netdev"], _why_no_link(live, each)) for each in rows]
     return ["%s: %s" % (netdev, why) for netdev, why in reasons if why]

@@ -11,11 +11,13 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    functions,
+    leaf_of,
     link_layer_of,
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, device_name
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import device_name
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers
@@ -207,16 +209,18 @@ def _no_reply(run: Run, node: str, rail: str) -> str | None:
         causes.append("a leaf port does not pass VLAN %s" % vlan)
     if rail in rails_of_network(run.fabric):
         causes.append(
-            "a leaf port of one of the two is in another VLAN or filters packets. Packets cannot show swapped cables "
+            "a leaf port of one of the two has another VLAN or filters packets. Packets cannot show swapped cables "
             "on one network for several rails: only LLDP can"
         )
     return "; or ".join(causes) or None
 
 
 def _leaf(run: Run, node: str, rail: str) -> str:
-    """Return the leaf port of a node on a rail as text."""
-    leaf = run.port(node, rail).get("leaf") or {}
-    return " ".join(each for each in ("the leaf port", leaf.get("name"), leaf.get("port")) if each)
+    """Return the leaf port of a node on a rail as text. A bond has one for each member."""
+    port = run.port(node, rail)
+    leaves = [leaf_of(port, function) for function in functions(port)]
+    texts = [" ".join(filter(None, ("the leaf port", leaf.get("name"), leaf.get("port")))) for leaf in leaves]
+    return " or ".join(dict.fromkeys(texts))
 
 
 def _cross(run: Run, probe: Probe) -> None:
@@ -406,7 +410,8 @@ def counters(run: Run) -> list[Row]:
         before, later = live.info.get("counters") or {}, report.after or {}
         for port in report.plan["ports"]:
             device = live.device(port)
-            names = [("netdevs", name) for name in dict.fromkeys((live.netdev(port), *_below(live, port)))]
+            below = [row["netdev"] for row in live.functions(port)]
+            names = [("netdevs", name) for name in dict.fromkeys((live.netdev(port), *below))]
             names += [("devices", device_name(live, device))] if device else []
             for part, name in names:
                 old, new = (each.get(part, {}).get(name) or {} for each in (before, later))
@@ -415,11 +420,6 @@ def counters(run: Run) -> list[Row]:
                         row = {"node": report.name, "rail": port["rail"], "name": counter}
                         increased.append(dict(row, before=old[counter], after=new[counter]))
     return increased
-
-
-def _below(live: Live, port: Row) -> list[str]:
-    """Return the netdevs of the functions below the interface of a port."""
-    return [row["netdev"] for row in live.functions(port) if row["netdev"]]
 
 
 def _counters(run: Run) -> None:

@@ -160,7 +160,7 @@ def _rail(run: Run, pod: Pod, spec: RailSpec, twice: t.Mapping[tuple[str, str], 
     node, rail = pod.report.name, spec.rail
     link = pod.link(spec.interface)
     if spec.storage and link is None and spec.slot is None and not _attached(pod, spec):
-        return  # the pod does not ask for the rail
+        return  # the pod does not request the rail
     if spec.slot is None and _by_agent(run):
         interfaces = "none recorded by the agent; interfaces: %s" % _names(pod)
         run.fail("RV927", node, rail, "slot of %s" % pod.name, expected="one", found=interfaces)

@@ -37,7 +37,7 @@ class RailSpec(t.NamedTuple):
     :param table, priority: those of the plan, if the provider uses them.
     :param table_routes, main_routes: (destination, next hop or None), as text.
     :param isolated: whether the pod has an RDMA device of its own.
-    :param storage: whether only pods that ask for the rail have it.
+    :param storage: whether only pods that request the rail have it.
     :param slot: the row of the agent's record, if the pod holds a slot; ``shares`` is then the slot's addresses alone.
     """
 
@@ -51,7 +51,7 @@ class RailSpec(t.NamedTuple):
     table_routes: tuple[tuple[str, str | None], ...]
     main_routes: tuple[tuple[str, str | None], ...]
     isolated: bool
-    storage: bool = False
+    storage: bool
     slot: Row | None = None
 
 
@@ -68,7 +68,9 @@ def view_of(fabric: t.Mapping[str, t.Any], nodes: t.Sequence[Row]) -> View:
 
 def rail_specs(view: View, node: Row) -> list[RailSpec]:
     """Return the rails of a node's pods, in rail order."""
-    return [_rail_spec(view, node, port) for port in pod_ports(node)]
+    ports = pod_ports(node)
+    compute = {port["rail"] for port in compute_ports(ports)}
+    return [_rail_spec(view, node, port, port["rail"] not in compute) for port in ports]
 
 
 def pod_specs(view: View, node: Row, inside: t.Mapping[str, t.Any]) -> list[RailSpec]:
@@ -102,7 +104,7 @@ def transfers(fabric: t.Mapping[str, t.Any], port: t.Mapping[str, t.Any]) -> boo
     return port["rdma"]["type"] == "hardware" or (facts_of(fabric["provider"]).slots and port["rdma"]["type"] == "rxe")
 
 
-def _rail_spec(view: View, node: Row, port: t.Mapping[str, t.Any]) -> RailSpec:
+def _rail_spec(view: View, node: Row, port: t.Mapping[str, t.Any], storage: bool) -> RailSpec:
     """Return one rail as the provider attaches it."""
     shares = view.shares(port)
     provider = PROVIDERS[view.provider]
@@ -120,7 +122,7 @@ def _rail_spec(view: View, node: Row, port: t.Mapping[str, t.Any]) -> RailSpec:
         shares,
         *routes,
         node["rdma_mode"] == EXCLUSIVE,
-        port["rail"] not in [each["rail"] for each in compute_ports(node["ports"])],
+        storage,
     )
 
 

@@ -81,7 +81,7 @@ def _nic(run: Run, report: NodeReport, port: Row, function: t.Mapping[str, t.Any
 
 
 def _sibling(live: Live, function: t.Mapping[str, t.Any]) -> str | None:
-    """Return the cause if other functions of the card are present; None if the whole card is missing."""
+    """Return the cause if the node has other functions of the card; None if the whole card is missing."""
     card = (function["pci"] or "").rpartition(".")[0]
     others = sorted({nic["pci"] for nic in live.nics if card and (nic["pci"] or "").rpartition(".")[0] == card})
     if not others:
@@ -225,21 +225,20 @@ def link(run: Run) -> None:
 
 
 def _mtu(run: Run, name: str, port: Row, live: Live, row: Row) -> None:
-    """Report the MTU of an interface or, if that is as planned, of an interface below it that is smaller."""
-    netdev, planned = row["netdev"], port["mtu"]
-    lower = port.get("lower") or {"parent": None}
-    below = [each for each in (live.above(lower["parent"]), *live.functions(port)) if each and each is not row]
-    smaller = [each for each in below if port.get("lower") and each["mtu"] and each["mtu"] < planned]
+    """Report another MTU of an interface than planned or, without one, a smaller MTU of an interface below it."""
+    netdev, planned, lower = row["netdev"], port["mtu"], port.get("lower")
+    below = [live.above(lower["parent"]), *live.functions(port)] if lower else []
+    smaller = [each for each in below if each and each["mtu"] and each["mtu"] < planned]
     if row["mtu"] not in (None, planned):
         cause = None
         if smaller:
-            cause = "the MTU of %s below it is %d" % (smaller[0]["netdev"], smaller[0]["mtu"])
+            cause = "its lower interface %s has MTU %d" % (smaller[0]["netdev"], smaller[0]["mtu"])
         elif row.get("max_mtu") and row["max_mtu"] < planned:
             cause = "the driver supports at most %d" % row["max_mtu"]
         run.fail("RV404", name, port["rail"], "mtu of %s" % netdev, expected=planned, found=row["mtu"], cause=cause)
     elif smaller:
         least = smaller[-1]
-        expected = "%d or more, as %s above it" % (planned, netdev)
+        expected = "%d or more, because %s uses it" % (planned, netdev)
         run.fail("RV404", name, port["rail"], "mtu of %s" % least["netdev"], expected=expected, found=least["mtu"])
 
 
@@ -276,7 +275,7 @@ def _device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
 
 
 def _no_device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
-    """Report that a port has no RDMA device here, with what is known about it."""
+    """Report that the node does not have the RDMA device of a port, with the known cause."""
     name, rail, planned = report.name, port["rail"], port["rdma"]
     holders = "; ".join(why for nic in live.functions(port) for why in nic.get("rdma_holders") or ())
     label = planned["name"] or "one"
@@ -297,9 +296,9 @@ def _no_device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
         owner = next((row["netdev"] for row in ports if row["port"] == planned.get("port")), None)
         known = ", ".join("%d %s" % (row["port"], row["netdev"]) for row in ports if row["netdev"]) or "none"
         about["cause"] = (
-            "port %d of %s is that of %s" % (planned["port"], planned["name"], owner)
+            "port %d of %s belongs to %s" % (planned["port"], planned["name"], owner)
             if owner
-            else "%s is present, and none of its ports is that of %s (ports with a netdev: %s)"
+            else "%s is present, and none of its ports belongs to %s (ports with a netdev: %s)"
             % (planned["name"], port["netdev"], known)
         )
         about.update(remedy="correct rdma of the port in fabric.yml (DEVICE:PORT)", playbook=None)
@@ -315,7 +314,7 @@ def _is_zero_guid(value: t.Any) -> bool:
 
 
 def _why_inactive(device: Row) -> Row:
-    """Return cause and remedy of an RDMA port that is not ACTIVE, if they are known better than for any port."""
+    """Return cause and remedy of an RDMA port that is not ACTIVE; empty if those of the code apply."""
     if device["link_layer"] != "infiniband":
         return {}
     if _is_zero_guid(device.get("node_guid")):

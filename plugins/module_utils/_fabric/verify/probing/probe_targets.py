@@ -53,7 +53,7 @@ def probe_node(
 
 
 def _on_one_network(ports: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return the ports whose IPv4 network other ports of the node have too. Links of two addresses are not networks."""
+    """Return the ports whose IPv4 network other ports of the node have too. Prefixes /31 and /32 do not count."""
     networks: dict[t.Any, list[dict[str, t.Any]]] = {}
     for port in ports:
         address = port["address"]
@@ -152,7 +152,7 @@ def targets(node: Node, partner: Node, cross_rail: bool = True, link_layer: str 
             "address": bare(partner_port[key]) if key else None,
             **(_six(port, partner_port) if key == "address" else {}),
             "gpu": gpu_of(node, port),
-            # other ports of the partner are on the network, and may answer for this one
+            # other ports of the partner use the same network, and may answer for this one
             "ask_arp": True if key == "address" and port.get("one_network") else None,
             "mtu": min(port["mtu"], partner_port["mtu"]),
             "cross": _cross(port, partner_ports, cross_rail, link_layer) if key == "address" else None,
@@ -185,7 +185,7 @@ def _six(port: Result, other: Result) -> dict[str, str]:
 
 
 def _kind(port: Result, link_layer: str) -> tuple[str, str]:
-    """Return role and link layer of a port. ``link_layer``: of the fabric."""
+    """Return role and link layer of a port. ``link_layer``: the one of the fabric."""
     return role_of(port), link_layer_of({"link_layer": link_layer}, port)
 
 

@@ -50,7 +50,7 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
 
 
 def _by_role(run: Run) -> tuple[list[str], list[str]]:
-    """Return the compute rails and the storage rails of a run. A run of storage rails alone has no others."""
+    """Return the compute rails and the storage rails of a run. Without compute rails, the first list has all rails."""
     ports = {port["rail"]: port for report in run.reports.values() for port in report.plan["ports"]}
     storage = [rail for rail in run.rails if rail in ports and role_of(ports[rail]) == STORAGE]
     compute = [rail for rail in run.rails if rail not in storage]
@@ -58,7 +58,7 @@ def _by_role(run: Run) -> tuple[list[str], list[str]]:
 
 
 def rails_proven(shown: t.Mapping[str, t.Any], rails: t.Container[str] | None = None) -> int:
-    """Return the number of rails that are ok on every node that has them. ``rails``: those to count; None: all."""
+    """Return the number of rails that are ok on every node that has them. ``rails``: the rails to count; None: all."""
     cells: dict[str, list[str]] = {}
     for row in shown["matrix"].values():
         for rail, cell in row.items():
