@@ -344,7 +344,7 @@ class NetworkManager(Backend):
         system.check(["nmcli", "connection", "reload"], remedy)
         again: set[str] = set()
         # a bond before its members, and both before VLANs
-        for each in sorted(kept, key=lambda each: (1, 0, 2)[each.part.depth] if each.port.part else 1):
+        for each in sorted(kept, key=lambda each: (1, 0, 2)[each.part.depth]):
             if each.ifindex is None:
                 continue
             name = NM_PREFIX + each.port.rail
