@@ -85,7 +85,7 @@ class Lacp:
 
     @property
     def bundle(self) -> tuple[bytes, int, bytes, int] | None:
-        """What the ports of one aggregate have in common; None if the port is in none."""
+        """The values that all ports of one aggregate share; None for a port without an aggregate."""
         if self.partner is None or not self.actor.state & DISTRIBUTING:
             return None
         return self.actor.system, self.actor.key, self.partner.system, self.partner.key
@@ -107,7 +107,7 @@ class Lacp:
         self.actor = self.actor._replace(state=state)
 
     def expire(self, now: float) -> bool:
-        """Forget a partner that sends nothing any more. Return whether it was known."""
+        """Forget a partner that stopped sending. Return whether it forgot one."""
         if self.partner is None or now - self._heard < EXPIRY_SECONDS:
             return False
         self.forget()

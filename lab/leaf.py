@@ -142,7 +142,7 @@ def vlan_of(frame: Frame) -> int | None:
 def switches(layout: str, rails: int, leaves: int) -> dict[int, int]:
     """Return leaf -> the first leaf of its switch. Leaves behind the rails, such as that of the pod network, are alone.
 
-    :raises Fault: if there is no such layout.
+    :raises Fault: for an unknown layout.
     """
     if layout not in LAYOUTS:
         raise Fault("no such layout: %r" % (layout,))

@@ -197,7 +197,7 @@ class Layout:
             nodes = {each.node for each in found} | ({each.peer for each in found} if fault.either else set())
             assert fault.node in nodes, (name, lines)
             assert any(fault.found in each.line() for each in found), (name, lines)
-        # no failure is on a rail without a fault, and no card is reported as missing
+        # rails without a fault have no failure, and verify reports no card as missing
         assert {each.rail for each in failures} == {fault.rail for fault in faults.values()}, lines
         assert "RV201" not in {each.code for each in failures}, lines
         self.faults.converge()
@@ -220,7 +220,7 @@ def lab_as_before(node: t.Callable[[str], Node]) -> t.Iterator[None]:
 
 
 def prepared(node: t.Callable[[str], Node], place: Path, layout: str, fabric: str, healthy: str) -> t.Iterator[Layout]:
-    """The nodes with a fabric file, prepared by ``hosts.yml``. At the end, the lab is as before."""
+    """The nodes with a fabric file, prepared by ``hosts.yml``. The end restores the lab."""
     try:
         found = Layout(node, place, layout, fabric, healthy)
         done = found.play("hosts.yml", "--skip-tags", "agent")
@@ -299,7 +299,7 @@ def test_bonds_and_vlans_are_prepared(bonds: Layout) -> None:
     for node in bonds.nodes.values():
         # the partner is the pair of leaves
         assert node.run("cat %s/ad_partner_mac" % BONDING).strip() == "02:1e:af:00:01:00"
-        # soft RDMA: the device of the VLAN is that of the bond below it
+        # soft RDMA: the VLAN uses the device of its bond
         devices = {row["ifname"]: row["netdev"] for row in node.json("rdma -j link")}
         assert devices == {"rxe_%s" % name: name for name in ("bond0", "bond1", "enp5s0")}
     assert bonds.failures(DRIFT) == []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is below the interface of a rail port: a bond, the parent of a VLAN, and PCI functions (option ``lower``)."""
+"""The interfaces below a rail port: a bond, the parent of a VLAN, and PCI functions (option ``lower``)."""
 
 from __future__ import annotations
 
@@ -162,7 +162,11 @@ def _bond(option: t.Mapping[str, t.Any] | None, functions: t.Sequence[Function],
     if primary and primary not in [value for each in functions for value in each if value]:
         wrong("bond.primary", "%s is not a member of %s" % (primary, name), "give the netdev or pci of a member")
     if min_links is not None and not 0 <= min_links <= len(functions):
-        wrong("bond.min_links", "%d of %d members" % (min_links, len(functions)), "plan at most the number of members")
+        wrong(
+            "bond.min_links",
+            "min_links is %d, and the bond has %d members" % (min_links, len(functions)),
+            "plan at most the number of members",
+        )
     return Bond(
         name,
         mode,
