@@ -83,15 +83,17 @@ def named(node: Node, name: str) -> t.Any:
 @pytest.mark.parametrize(
     ("ports", "text"),
     [
-        (
-            [dict(on_bond(), pci="0000:0b:00.0")],
-            "ports[0].pci: 0000:0b:00.0 is given beside lower",
-        ),
+        ([dict(on_bond(), pci="0000:0b:00.0")], "ports[0].pci: 0000:0b:00.0 is given beside lower"),
         ([stacked("bond0", lower(None, None, FUNCTIONS[:1]))], "neither vlan nor bond is given"),
         ([stacked("bond1", lower(BOND))], "the bond is bond0, but the interface bond1"),
         ([stacked("x", lower(None, 5))], "2 functions are given, but no bond"),
         ([stacked("x", lower(BOND, 4095))], "4095 is not between 1 and 4094"),
         ([stacked("x", dict(lower(BOND, 5), parent="y"))], "the parent is y, but the interface below the VLAN bond0"),
+        (
+            [stacked("bond0", dict(lower(BOND, 5), parent=None))],
+            "the VLAN and an interface below it have the same name bond0",
+        ),
+        ([stacked("x", lower(dict(BOND, name="enp11s0"), 5))], "the bond and a member have the same name enp11s0"),
         ([stacked("x", lower(BOND, 5, []))], "no function is given"),
         ([stacked("x", lower(dict(BOND, primary="enp13s0"), 5))], "enp13s0 is not a member of bond0"),
         ([stacked("x", lower(dict(BOND, min_links=3), 5))], "min_links is 3, and the bond has 2 members"),
@@ -373,7 +375,7 @@ def test_a_plain_port_with_a_master_is_refused(node: Node, kind: str) -> None:
     assert "enp11s0 is a member of m0 (%s), and a port that has a master gets no address" % kind in message
     assert ("bond: {name: m0" in message) == (kind == "bond")
     # as a member of a planned bond, it would be taken from its master
-    assert "enp11s0 is a member of m0 (%s), not of the planned bond0" % kind in errors(node, [on_bond()])
+    assert "enp11s0 is a member of m0 (%s) instead of the planned bond0" % kind in errors(node, [on_bond()])
 
 
 def test_a_member_in_use_is_not_set_down(node: Node) -> None:

@@ -237,7 +237,7 @@ class LowerLinks:
             "take it out there (ip link set %s nomaster) with the file that makes it one, and run again" % link.name
         )
         if part and part.master:
-            message += ", not of the planned %s" % part.master
+            message += " instead of the planned %s" % part.master
         else:
             message += ", and a port that has a master gets no address"
             if kind == BOND:
