@@ -111,7 +111,7 @@ options:
         version_added: 0.2.0
         description:
           - The functions below the interface, if it is a bond or a VLAN. O(ports[].netdev) is then the name of that
-            interface, and O(ports[].pci) is not given. Addresses, rules and sysctls are only on the interface.
+            interface, and O(ports[].pci) is not given. Only the interface gets addresses, rules and sysctls.
           - A bond or VLAN of that name that the module did not make is used if it matches these options, and refused
             otherwise.
         type: dict

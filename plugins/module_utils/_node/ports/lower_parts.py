@@ -26,8 +26,8 @@ NetdevOf = t.Callable[[str], t.Optional[str]]
 def parts(ports: t.Sequence[Port], netdev_of: NetdevOf) -> list[Port]:
     """Return the ports and the functions and bonds below them: functions, then bonds, then VLANs.
 
-    Each interface has its :class:`Part`, and below others an MTU that suffices for them. Ports of which no interface is
-    built on another are returned as they are.
+    Each interface has its :class:`Part`, and a lower interface an MTU that suffices for those above. Without ``lower``,
+    the ports are returned unchanged.
     """
     if not any(port.lower for port in ports):
         return list(ports)
@@ -35,7 +35,7 @@ def parts(ports: t.Sequence[Port], netdev_of: NetdevOf) -> list[Port]:
     for port in ports:
         below.add(port)
     found = [below.with_part(port) for port in ports] + below.derived(ports)
-    # of one depth, the functions and bonds that are not rail ports themselves are first
+    # within one depth, functions and bonds that only serve rail ports come first
     return sorted(found, key=lambda port: (port.part.depth if port.part else 0, not port.rail.startswith(LOWER_PREFIX)))
 
 

@@ -491,5 +491,5 @@ class Plan:
 
 
 def _conf(link: Link) -> str:
-    """Return the name of an interface's sysctls; of one that does not exist yet, those with which it begins."""
+    """Return the name of an interface's sysctls; ``default``, their first values, for one that does not exist yet."""
     return link.name if link.ifindex > 0 else "default"

@@ -114,7 +114,7 @@ class Port(t.NamedTuple):
 
     @property
     def label(self) -> str:
-        """The rail for messages; of an interface that is only below rail ports, the first of their rails."""
+        """The rail for messages; for an interface that only serves rail ports, the first of their rails."""
         return (self.part.rail if self.part else "") or self.rail
 
     @property
