@@ -366,7 +366,7 @@ class LowerLinks:
             return
         link = target.link
         if link.ifindex < 0:
-            text = _bond_text(part) if part.kind == BOND else "VLAN %s on %s" % (part.vlan, part.parent)
+            text = "bond, %s" % part.bond.mode if part.bond else "VLAN %s on %s" % (part.vlan, part.parent)
             self._change(target.name, "interface", None, text, partial(self._create, target, part))
         elif part.kind == BOND:
             self._change_bond(target, part)
@@ -467,10 +467,6 @@ def _options(part: Part) -> BondOptions:
     if bond is None:
         return BondOptions()
     return BondOptions(bond.mode, bond.hash_policy, bond.lacp_rate, bond.min_links, MIIMON)
-
-
-def _bond_text(part: Part) -> str:
-    return "bond, %s" % (part.bond.mode if part.bond else "")
 
 
 def _described(link: Link) -> str:

@@ -62,6 +62,10 @@ class Bond(t.NamedTuple):
     primary: str | None = None
     min_links: int | None = None
 
+    def lines(self, **formats: str) -> list[str]:
+        """Return a line of a file for each option that the plan sets: option -> the format of its line."""
+        return [text % getattr(self, key) for key, text in formats.items() if getattr(self, key) is not None]
+
 
 class Lower(t.NamedTuple):
     """``vlan``: the id, if the interface is a VLAN on ``parent`` (the bond, or the only function)."""
