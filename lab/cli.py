@@ -317,11 +317,11 @@ def _add_cable(command: argparse.ArgumentParser, named: argparse.ArgumentParser)
         "bytes", type=_bounded("BYTES", 68, 65535), metavar="BYTES"
     )
     add("loss", "lose this share of frames, each way", "port").add_argument("percent", type=_percent, metavar="PERCENT")
-    add("vlan", "let no frame of a VLAN through, or let it through again", "port").add_argument(
+    add("vlan", "drop the frames of a VLAN (off), or pass them again (on)", "port").add_argument(
         "id", type=_bounded("ID", 1, 4094), metavar="ID"
     )
     actions.choices["vlan"].add_argument("switch", choices=["on", "off"])
-    add("lacp", "let the leaf answer the LACP of a bond, as it does by default, or not", "port").add_argument(
+    add("lacp", "answer the LACP of a bond (on, the default), or ignore it (off)", "port").add_argument(
         "switch", choices=["on", "off"]
     )
     add("layout", "connect the leaves: none, each pair, or all act as one switch").add_argument(

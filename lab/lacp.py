@@ -1,8 +1,8 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""LACP as a leaf speaks it: the LACPDUs of IEEE 802.1AX, and the state of one port.
+"""LACP of a leaf: the LACPDUs of IEEE 802.1AX, and the state of one port.
 
-The leaf is passive: it answers a partner that sends LACPDUs, so ports without a bond hear nothing.
+The leaf is passive: it answers a partner that sends LACPDUs, so ports without a bond get none.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ HEAD = b"\x88\x09\x01\x01"
 # Bits of the state of an actor
 ACTIVE, SHORT, AGGREGATION, SYNCHRONIZED, COLLECTING, DISTRIBUTING, DEFAULTED, EXPIRED = (1 << bit for bit in range(8))
 FAST_SECONDS, SLOW_SECONDS = 1.0, 30.0
-# Seconds without a LACPDU after which the partner is gone. It sends one per second, because the leaf asks for short
-# timeouts; the standard's three seconds are too few for an emulated guest on a busy host.
+# Seconds without a LACPDU after which the port forgets the partner. The partner sends one per second, because the leaf
+# requests short timeouts; the standard's three seconds are too few for an emulated guest on a busy host.
 EXPIRY_SECONDS = 15.0
 
 
@@ -58,8 +58,8 @@ def read(data: bytes) -> tuple[Party, Party] | None:
 class Lacp:
     """The state of one port.
 
-    ``silent``: the port neither hears nor sends LACPDUs. ``partner``: the guest's side, as its last LACPDU described
-    it; None without one. ``actor``: the leaf's side.
+    ``silent``: the port ignores LACPDUs and sends none. ``partner``: the guest's side, as its last LACPDU described it;
+    None without one. ``actor``: the leaf's side.
     """
 
     def __init__(self) -> None:
@@ -85,13 +85,13 @@ class Lacp:
 
     @property
     def bundle(self) -> tuple[bytes, int, bytes, int] | None:
-        """What the ports of one aggregate have in common; None if the port is in none."""
+        """The values that all ports of one aggregate share; None for a port without an aggregate."""
         if self.partner is None or not self.actor.state & DISTRIBUTING:
             return None
         return self.actor.system, self.actor.key, self.partner.system, self.partner.key
 
     def hear(self, pair: tuple[Party, Party], now: float) -> bool:
-        """Take in a LACPDU. Return whether it must be answered at once, because the partner does not know this side."""
+        """Process a LACPDU. Return whether it needs an answer at once: it describes this side wrongly."""
         self.partner, self._seen = pair
         self._heard = now
         self._update()
@@ -107,7 +107,7 @@ class Lacp:
         self.actor = self.actor._replace(state=state)
 
     def expire(self, now: float) -> bool:
-        """Forget a partner that sends nothing any more. Return whether it was known."""
+        """Forget a partner that stopped sending. Return whether it forgot one."""
         if self.partner is None or now - self._heard < EXPIRY_SECONDS:
             return False
         self.forget()

@@ -6,7 +6,8 @@ Each rail port is a pair of unix datagram sockets, one frame a datagram: the gue
 sends to ``nNrR.nic``. Between them is a cable, which can be plugged elsewhere, cut, narrowed, made lossy, or made to
 hear LLDP. Commands come as JSON lines on ``leaf.control``; each gets one JSON line back.
 
-The layout is which leaves act as one switch. Ports of a guest on one switch whose bond speaks LACP are one aggregate.
+The layout decides which leaves act as one switch. Ports of a guest on one switch are one aggregate if its bond speaks
+LACP.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Port:
         # VLANs that the leaf's end of the cable does not pass
         self.vlans: list[int] = []
         self.lacp = lacp.Lacp()
-        # The ports that are one link together with this one. Empty: the port carries no frames yet.
+        # The ports of its link, with this one. Empty: the port carries no frames yet.
         self.lag: list[Port] = [self]
         self.received = self.sent = self.dropped = 0
         self.backlog: deque[bytes] = deque()
@@ -140,9 +141,9 @@ def vlan_of(frame: Frame) -> int | None:
 
 
 def switches(layout: str, rails: int, leaves: int) -> dict[int, int]:
-    """Return leaf -> the first leaf of its switch. Leaves behind the rails, such as that of the pod network, are alone.
+    """Return leaf -> the first leaf of its switch. Each leaf behind the rails, such as the pod network's, is a switch.
 
-    :raises Fault: if there is no such layout.
+    :raises Fault: for an unknown layout.
     """
     if layout not in LAYOUTS:
         raise Fault("no such layout: %r" % (layout,))

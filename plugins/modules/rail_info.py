@@ -180,8 +180,8 @@ interfaces:
     - C(rdma) are the RDMA devices of these functions, and soft RDMA devices of it and of the netdevs below it.
     - C(vlan) is the ID of a VLAN. C(bond) is null for other kinds.
     - C(managed) is true for a bond or VLAN that M(railyard.fabric.rail_ports) has made.
-    - In C(bond), values that the mode does not use are null. C(miimon) is in milliseconds. C(active) is the active
-      member of the mode V(active-backup). C(aggregator) and C(partner_mac) are those of the active aggregator of
+    - In C(bond), values that the mode does not use are null. The unit of C(miimon) is milliseconds. C(active) is the
+      active member of the mode V(active-backup). C(aggregator) and C(partner_mac) belong to the active aggregator of
       V(802.3ad); C(partner_mac) is null if no partner answers.
     - C(state) of a member is V(active) or V(backup), C(link) is V(up), V(going down), V(down) or V(going back). Only
       root may read its C(partner_mac).

@@ -111,13 +111,13 @@ options:
         version_added: 0.2.0
         description:
           - The functions below the interface, if it is a bond or a VLAN. O(ports[].netdev) is then the name of that
-            interface, and O(ports[].pci) is not given. Addresses, rules and sysctls are only on the interface.
-          - A bond or VLAN of that name that the module did not make is used if it is as described, and refused
+            interface, and O(ports[].pci) is not given. Only the interface gets addresses, rules and sysctls.
+          - A bond or VLAN of that name that the module did not make is used if it matches these options, and refused
             otherwise.
         type: dict
         suboptions:
           functions:
-            description: The functions below it, the members of the bond or the one below the VLAN.
+            description: The members of the bond, or the parent of the VLAN.
             type: list
             elements: dict
             required: true
@@ -329,8 +329,8 @@ gathered:
     ports:
       description:
         - The ports in O(ports), or if it is empty, all ports that the module has configured.
-        - A missing value is null. C(netdev) is the name that the interface has now, and C(lower) what is below it, for
-          ports with O(ports[].lower).
+        - A missing value is null. C(netdev) is the name that the interface has now, and C(lower) the interfaces below
+          it, for ports with O(ports[].lower).
       type: list
       elements: dict
       returned: always

@@ -98,7 +98,7 @@ class Layout:
             nodes = {each.node for each in found} | ({each.peer for each in found} if fault.either else set())
             assert fault.node in nodes, (name, lines)
             assert any(fault.found in each.line() for each in found), (name, lines)
-        # no failure is on a rail without a fault, and no card is reported as missing
+        # rails without a fault have no failure, and verify reports no card as missing
         assert {each.rail for each in failures} == {fault.rail for fault in faults.values()}, lines
         assert "RV201" not in {each.code for each in failures}, lines
         self.faults.converge()
@@ -119,7 +119,7 @@ class Layout:
 
 
 def prepared(node: t.Callable[[str], Node], place: Path, layout: str, fabric: str, healthy: str) -> t.Iterator[Layout]:
-    """The nodes with a fabric file, prepared by ``hosts.yml``. At the end, the lab is as before."""
+    """The nodes with a fabric file, prepared by ``hosts.yml``. The end restores the lab."""
     assert cli.main(["snapshot", "save", TAG, "--name", LAB]) == 0
     try:
         found = Layout(node, place, layout, fabric, healthy)

@@ -87,7 +87,7 @@ def test_bonds_and_vlans_are_prepared(bonds: Layout) -> None:
     for node in bonds.nodes.values():
         # the partner is the pair of leaves
         assert node.run("cat %s/ad_partner_mac" % BONDING).strip() == "02:1e:af:00:01:00"
-        # soft RDMA: the device of the VLAN is that of the bond below it
+        # soft RDMA: the VLAN uses the device of its bond
         devices = {row["ifname"]: row["netdev"] for row in node.json("rdma -j link")}
         assert devices == {"rxe_%s" % name: name for name in ("bond0", "bond1", "enp5s0")}
     assert bonds.failures(DRIFT) == []

@@ -23,7 +23,7 @@ def address(number: int, index: int) -> str:
 
 
 def one_network(node: LiveNode) -> AgentNode:
-    """Two rails of 172.16.0.0/16 and fd00::/64, whose ports are at one bridge with a host of that network."""
+    """Two rails of 172.16.0.0/16 and fd00::/64, whose ports share one bridge with a host of that network."""
     agents = AgentNode(node)
     node.leaf("ip", "link", "add", "br0", "type", "bridge")
     for number in (1, 2):

@@ -503,7 +503,7 @@ rails:
 profiles: {guest: {ports: {gpu01: {netdev: rail1}, gpu02: {netdev: rail2}}}}
 nodes: {n-1: {profile: guest}}
 """
-# ARP requests for an address, and the MAC addresses that answer until there is no more answer (RFC 826).
+# ARP requests for an address, and the MAC addresses that answer until answers stop (RFC 826).
 ASKER = """
 import socket, struct, sys
 sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806))

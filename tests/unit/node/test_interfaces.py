@@ -232,9 +232,9 @@ def test_interfaces_that_no_port_is_below_are_not_reported(tree: Tree) -> None:
         link("docker0", 6, kind="bridge"),
         link("veth7", 7, kind="veth", master=6),
         link("docker0.5", 8, kind="vlan", below=6, data=vlan_data(5)),
-        # a VLAN whose port is in another network namespace
+        # a VLAN on a port of another network namespace
         link("port.7", 9, kind="vlan", below=5, below_namespace=3, data=vlan_data(7)),
-        # a loop of two VLANs on each other cannot be, and would end
+        # the kernel refuses a loop of two VLANs; the reader ends for one
         link("a", 20, kind="vlan", below=21, data=vlan_data(1)),
         link("b", 21, kind="vlan", below=20, data=vlan_data(1)),
         link("macvlan0", 30, kind="macvlan", below=5),

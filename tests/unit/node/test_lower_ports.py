@@ -49,7 +49,7 @@ LACP = dict(BOND, mode="802.3ad", hash_policy="layer3+4", lacp_rate="fast")
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
-    # what systemd-networkd makes of its files is for the lab to show
+    # the lab tests how systemd-networkd applies its files
     monkeypatch.setattr(Networkd, "load", lambda *_arguments: None)
     monkeypatch.setattr(Networkd, "load_netdevs", lambda *_arguments: None)
     return Node(tmp_path)
@@ -83,15 +83,20 @@ def named(node: Node, name: str) -> t.Any:
 @pytest.mark.parametrize(
     ("ports", "text"),
     [
-        ([dict(on_bond(), pci="0000:0b:00.0")], "ports[0].pci: 0000:0b:00.0 is below the interface"),
+        ([dict(on_bond(), pci="0000:0b:00.0")], "ports[0].pci: 0000:0b:00.0 is given beside lower"),
         ([stacked("bond0", lower(None, None, FUNCTIONS[:1]))], "neither vlan nor bond is given"),
         ([stacked("bond1", lower(BOND))], "the bond is bond0, but the interface bond1"),
         ([stacked("x", lower(None, 5))], "2 functions are given, but no bond"),
         ([stacked("x", lower(BOND, 4095))], "4095 is not between 1 and 4094"),
         ([stacked("x", dict(lower(BOND, 5), parent="y"))], "the parent is y, but the interface below the VLAN bond0"),
+        (
+            [stacked("bond0", dict(lower(BOND, 5), parent=None))],
+            "the VLAN and an interface below it have the same name bond0",
+        ),
+        ([stacked("x", lower(dict(BOND, name="enp11s0"), 5))], "the bond and a member have the same name enp11s0"),
         ([stacked("x", lower(BOND, 5, []))], "no function is given"),
         ([stacked("x", lower(dict(BOND, primary="enp13s0"), 5))], "enp13s0 is not a member of bond0"),
-        ([stacked("x", lower(dict(BOND, min_links=3), 5))], "3 of 2 members"),
+        ([stacked("x", lower(dict(BOND, min_links=3), 5))], "min_links is 3, and the bond has 2 members"),
         ([stacked("x", lower(dict(BOND, hash_policy="layer4"), 5))], "layer4 is not one of layer2, layer3+4"),
         ([on_bond(), stacked("y", lower(LACP, 6), 2)], "bond0 differs from the bond of that name in ports[0] (stor1)"),
         ([on_bond(), port(2, pci="0000:0b:00.0", netdev="z")], "is a member of bond0 (stor1), and a member cannot be"),
@@ -100,7 +105,7 @@ def named(node: Node, name: str) -> t.Any:
             "is a member of bond0 (stor1), and a member",
         ),
         ([on_bond(), stacked("y", lower(None, 7, FUNCTIONS[1:2]), 2)], "0000:0c:00.0 is a member of bond0 (stor1)"),
-        ([on_bond(), stacked("y", lower(BOND, 100), 2)], "VLAN 100 of bond0 is also that of ports[0] (stor1)"),
+        ([on_bond(), stacked("y", lower(BOND, 100), 2)], "ports[0] (stor1) has the same VLAN 100 of bond0"),
         ([on_bond(), port(2, pci=None, netdev="bond0")], "bond0 is the bond of ports[0] (stor1)"),
         ([on_bond(mtu=9000), stacked("bond0", lower(BOND), 2)], "9000 bytes is more than the 4200 of its parent bond0"),
         ([on_bond(), port(2, rail="lower-x")], "a rail's name cannot begin with lower-"),
@@ -263,7 +268,9 @@ def test_what_is_in_use_is_not_removed(node: Node) -> None:
     write(node.root / "sys/class/net/bond0.100/upper_br0", "")
     for options in ({"state": "absent"}, {}):
         message = errors(node, [] if options else [port(3)], **options)
-        assert "bond0.100 is no longer planned as it is, and cannot be removed: br0 is built on it" in message
+        assert (
+            "the plan does not contain bond0.100 in this form, and it cannot be removed: br0 is built on it" in message
+        )
 
 
 def test_of_two_vlans_on_a_bond_one_is_removed(node: Node) -> None:
@@ -368,7 +375,7 @@ def test_a_plain_port_with_a_master_is_refused(node: Node, kind: str) -> None:
     assert "enp11s0 is a member of m0 (%s), and a port that has a master gets no address" % kind in message
     assert ("bond: {name: m0" in message) == (kind == "bond")
     # as a member of a planned bond, it would be taken from its master
-    assert "enp11s0 is a member of m0 (%s), not of the planned bond0" % kind in errors(node, [on_bond()])
+    assert "enp11s0 is a member of m0 (%s) instead of the planned bond0" % kind in errors(node, [on_bond()])
 
 
 def test_a_member_in_use_is_not_set_down(node: Node) -> None:

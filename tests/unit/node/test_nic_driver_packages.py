@@ -131,7 +131,7 @@ def test_unlisted_releases_and_distributions_are_refused(
 @pytest.mark.parametrize("ofed", OFED.listed())
 def test_every_listed_distribution_has_its_kernel(ofed: str) -> None:
     assert OFED.listed()[ofed] <= set(match.KERNELS)
-    assert not OFED.published[ofed] & OFED.unconfirmed.get(ofed, frozenset()), "a distribution is in both lists"
+    assert not OFED.published[ofed] & OFED.unconfirmed.get(ofed, frozenset()), "both lists have a distribution"
 
 
 def running(tree: Tree, pid: int, *words: str) -> None:

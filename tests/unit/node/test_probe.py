@@ -735,7 +735,7 @@ prober.main(str(place))
 
 
 def test_the_process_of_a_pod_ends_before_a_prober_that_is_stopped(tmp_path: Path) -> None:
-    """So that it ends its servers, which are in other process groups."""
+    """Only the process of the pod can end its servers, which have process groups of their own."""
     program = STOPPED.format(str(ROOT / "collections"), str(tmp_path))
     running = subprocess.Popen([sys.executable, "-c", program])
     try:

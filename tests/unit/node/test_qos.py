@@ -331,6 +331,7 @@ def test_every_refusal_is_reported_before_any_change(kernel: QosKernel) -> None:
         ([{"netdev": "none0"}], "there is no netdev none0"),
         ([{"pci": "0000:77:00.0"}], "there is no PCI function 0000:77:00.0"),
         ([{"pci": "0000:77"}], "is not a PCI address"),
+        ([{"netdev": "rail1", "range": "3-2"}], "ports[0].range: '3-2' is not a range of VFs"),
         ([{}], "names neither pci nor netdev"),
         ([{"netdev": "rail1", "pci": "0000:02:00.0"}], "netdev rail1 is 0000:01:00.0, not 0000:02:00.0"),
         ([{"netdev": "rail1"}, {"pci": "0000:01:00.0"}], "0000:01:00.0 is the netdev rail1, as is ports[0]"),

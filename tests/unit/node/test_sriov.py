@@ -847,7 +847,7 @@ OURS = [dict(row, index=row["index"] + 2) for row in TWO]
 
 @pytest.fixture
 def shared(kernel: NicKernel) -> NicKernel:
-    """A PF with four VFs of another program. One is without a driver, as for a virtual machine."""
+    """A PF with four VFs of another program. One VF has no driver, as for a virtual machine."""
     kernel.resize(PF, 4)
     kernel.release("0000:05:10.0")
     kernel.operations.clear()

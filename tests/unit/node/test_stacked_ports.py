@@ -97,8 +97,12 @@ def test_a_pod_gets_an_interface_on_the_planned_bond_or_vlan(tree: Tree, name: s
         ("bond0.100", link("bond0.100", 6, "vlan", below=5, data=vlan_data(200)), "has the VLAN id 200, not 100"),
         ("bond0.100", link("bond0.100", 6, "vlan", below=5), "has the VLAN id unknown, not 100"),
         # a VLAN that a pod has made in its namespace and moved to the node
-        ("bond0.100", link("bond0.100", 6, "vlan", below=5, below_namespace=1, data=vlan_data(100)), "is not on the"),
-        ("bond0.100", link("bond0.100", 6, "vlan", below=99, data=vlan_data(100)), "below the VLAN bond0.100 is not"),
+        (
+            "bond0.100",
+            link("bond0.100", 6, "vlan", below=5, below_namespace=1, data=vlan_data(100)),
+            "does not have the parent",
+        ),
+        ("bond0.100", link("bond0.100", 6, "vlan", below=99, data=vlan_data(100)), "parent of the VLAN bond0.100"),
         ("bond0.100", link("bond0.100", 6, "vlan", below=2, data=vlan_data(100)), "ens2f0np0 is not a bond"),
         ("ens2f0np0.7", link("ens2f0np0.7", 7, "vlan", below=3, data=vlan_data(7)), "not the interface of " + FIRST),
         ("ens2f0np0.7", link("ens2f0np0.7", 7, "vlan", below=5, data=vlan_data(7)), "bond0 is not the interface of"),

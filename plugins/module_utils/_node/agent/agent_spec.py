@@ -52,7 +52,7 @@ class SlotSpec(t.NamedTuple):
 
 
 class LowerSpec(t.NamedTuple):
-    """What is below an interface that is a VLAN or a bond. ``vlan``: its id. ``parent``: the netdev below the VLAN.
+    """The interfaces and functions below a VLAN or bond. ``vlan``: its id. ``parent``: the parent of the VLAN.
     ``bond``: the name of the bond. ``functions``: the PCI addresses of the members, or of the only function.
     """
 

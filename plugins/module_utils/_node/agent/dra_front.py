@@ -321,7 +321,7 @@ def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, At
 
 def _pci_attributes(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> dict[str, t.Any]:
     """Return the PCI attributes of the slot's VF, or of its port."""
-    # the functions of a bond are on one card
+    # one card has all functions of a bond
     pci = next(iter(rail.functions), None)
     if not pci and rail.attachment != "host-device":
         # not for host-device: the link does not exist while the port is in a pod, and slices must not change then

@@ -253,7 +253,7 @@ class DeviceHealth:
 
     def _numa_node(self, rail: RailSpec) -> int | None:
         if rail.functions:
-            # those of a bond are on one card
+            # one card has all functions of a bond
             return numa_node(self._system, rail.functions[0])
         node = self._system.read_int("/sys/class/net/%s/device/numa_node" % rail.netdev)
         return None if node is None or node < 0 else node

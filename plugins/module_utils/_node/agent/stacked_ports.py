@@ -4,7 +4,7 @@
 """Ports that are bonds or VLANs: whether an interface is the planned one, and which members of a bond carry traffic.
 
 A pod with CAP_NET_ADMIN can make a bond or VLAN with any name, and can move it to the node if no interface there has
-this name. So an interface is identified by its kind and by what is below it on the node: the kernel does not let a pod
+this name. So the agent identifies an interface by its kind and by the functions below it: the kernel does not let a pod
 put an interface on a PCI function of the node.
 """
 
@@ -14,15 +14,13 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import LowerSpec, RailSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.bond_messages import LACP, partner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_kinds import BOND, VLAN, decode_vlan
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import directly_below
 
-# Attribute of a VLAN in IFLA_INFO_DATA, see the kernel's if_link.h
-IFLA_VLAN_ID = 1
 NET = "/sys/class/net/%s"
-# Of a bond in mode 802.3ad
-AGGREGATION = "802.3ad"
 
 Find = t.Callable[[t.Union[int, str]], t.Optional[Link]]
 
@@ -46,19 +44,18 @@ def difference(system: System, find: Find, rail: RailSpec, link: Link) -> str:
     lower = rail.lower
     if lower is None:
         return ""
-    base: Link | None = link
+    base = link
     if lower.vlan is not None:
-        if link.kind != "vlan":
+        if link.kind != VLAN:
             return "%s is not a VLAN" % link.name
-        number = codec.table(link.data).get(IFLA_VLAN_ID)
-        if number is None or codec.number(number) != lower.vlan:
-            observed = "unknown" if number is None else codec.number(number)
+        number = decode_vlan(link.data)
+        if number != lower.vlan:
+            observed = "unknown" if number is None else number
             return "%s has the VLAN id %s, not %d" % (link.name, observed, lower.vlan)
-        base = find(link.below) if link.below and link.below_namespace is None else None
-        if base is None:
-            return "the interface below the VLAN %s is not on the node" % link.name
-    if base is None:
-        return ""
+        parent = find(link.below) if link.below and link.below_namespace is None else None
+        if parent is None:
+            return "the node does not have the parent of the VLAN %s" % link.name
+        base = parent
     return _bond_difference(system, lower, base) if lower.bond else _function_difference(system, lower, base)
 
 
@@ -69,9 +66,9 @@ def _function_difference(system: System, lower: LowerSpec, base: Link) -> str:
 
 
 def _bond_difference(system: System, lower: LowerSpec, base: Link) -> str:
-    if base.kind != "bond":
+    if base.kind != BOND:
         return "%s is not a bond" % base.name
-    below, planned = _below(system, base.name), netdevs(system, lower)
+    below, planned = directly_below(system, base.name), netdevs(system, lower)
     others = [name for name in below if name not in planned]
     if others:
         return "%s has the member %s, which is not planned" % (base.name, others[0])
@@ -89,7 +86,7 @@ def members(system: System, rail: RailSpec) -> Members | None:
     if lower is None or not lower.bond:
         return None
     bond = lower.bond
-    below, present = set(_below(system, bond)), netdevs(system, lower)
+    below, present = directly_below(system, bond), netdevs(system, lower)
     problems = ["%s has no interface on the node" % pci for pci in lower.functions if pci not in present.values()]
     for name in present:
         problem = _member_problem(system, bond, name) if name in below else "%s is not a member of %s" % (name, bond)
@@ -105,15 +102,10 @@ def _member_problem(system: System, bond: str, name: str) -> str:
     member, own = (NET % name) + "/bonding_slave/", (NET % bond) + "/bonding/"
     if system.read(member + "mii_status") not in (None, "up"):
         return "%s is down in %s" % (name, bond)
-    if (system.read(own + "mode") or "").split(" ")[0] != AGGREGATION:
+    if (system.read(own + "mode") or "").split(" ")[0] != LACP:
         return ""
-    if system.read(own + "ad_partner_mac") in (None, "00:00:00:00:00:00"):
+    if not partner(system.read(own + "ad_partner_mac") or ""):
         return "%s has no LACP partner" % name
     if system.read(member + "ad_aggregator_id") != system.read(own + "ad_aggregator"):
         return "%s is not in the aggregate of %s" % (name, bond)
     return ""
-
-
-def _below(system: System, netdev: str) -> list[str]:
-    prefix = "lower_"
-    return [name[len(prefix) :] for name in system.listdir(NET % netdev) if name.startswith(prefix)]

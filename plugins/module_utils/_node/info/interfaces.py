@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -13,8 +12,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
-    RAIL_PORTS,
     ManagementPath,
+    made_by_rail_ports,
 )
 
 KINDS = (link_kinds.BOND, link_kinds.VLAN, "bridge", "team", "vrf")
@@ -96,7 +95,7 @@ class Interfaces:
         devices: dict[str, list[str]] = {}
         for each in rdma_links:
             devices.setdefault(each["netdev"] or "", []).append(each["device"])
-        made = _made(system)
+        made = made_by_rail_ports(system)
         return [dict(self._row(system, name, management, devices), managed=name in made) for name in self.lower]
 
     def _row(
@@ -134,16 +133,6 @@ class Interfaces:
             for name in self.lower[link.name]
         ]
         return row
-
-
-def _made(system: System) -> t.Sequence[str]:
-    """Return the names of the bonds and VLANs that rail_ports has recorded as made by it."""
-    try:
-        made = json.loads(system.read(RAIL_PORTS) or "{}").get("made")
-    except (ValueError, AttributeError):
-        # rail_ports reports a record that is damaged
-        return []
-    return made if isinstance(made, list) else []
 
 
 def duplicates(asked: t.Mapping[str, t.Sequence[str]], macs: t.Mapping[str, str], seconds: float) -> list[Row]:

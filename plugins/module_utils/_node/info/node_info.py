@@ -136,7 +136,7 @@ class Info:
         if "sysctls" in subset:
             found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
         if "duplicates" in subset:
-            # a VRF has no neighbours: those of its address are its members'
+            # a VRF has no neighbours: its members have the neighbours of its address
             asking = [row for row in interfaces if not row["management_path"] and row["kind"] != "vrf"]
             found["duplicates"] = self._duplicates([*rails, *asking])
         if "lldp" in subset:

@@ -31,7 +31,7 @@ Row = t.Dict[str, t.Any]
 def bond(data: bytes, names: t.Mapping[int, str]) -> Row:
     """Decode the IFLA_INFO_DATA of a bond. Values that its mode does not use are None.
 
-    ``miimon`` is in milliseconds. ``aggregator`` and ``partner_mac`` are those of the active aggregator.
+    ``miimon``: milliseconds. ``aggregator``, ``partner_mac``: of the active aggregator.
 
     :param names: index of an interface -> its name.
     """
@@ -45,8 +45,8 @@ def bond(data: bytes, names: t.Mapping[int, str]) -> Row:
         "miimon": options.miimon,
         "min_links": options.min_links if lacp else None,
         "primary": names.get(options.primary or 0),
-        "active": names.get(_number(held, IFLA_BOND_ACTIVE_SLAVE) or 0),
-        "aggregator": _number(information, IFLA_BOND_AD_INFO_AGGREGATOR),
+        "active": names.get(codec.number_in(held, IFLA_BOND_ACTIVE_SLAVE) or 0),
+        "aggregator": codec.number_in(information, IFLA_BOND_AD_INFO_AGGREGATOR),
         "partner_mac": partner(hardware_address(information.get(IFLA_BOND_AD_INFO_PARTNER_MAC, b""))),
     }
 
@@ -55,9 +55,9 @@ def member(data: bytes) -> Row:
     """Decode the IFLA_INFO_SLAVE_DATA of a member of a bond. ``aggregator`` is None without LACP."""
     held = codec.table(data)
     return {
-        "state": _name(STATES, _number(held, IFLA_BOND_SLAVE_STATE)),
-        "link": _name(MII_STATUSES, _number(held, IFLA_BOND_SLAVE_MII_STATUS)),
-        "aggregator": _number(held, IFLA_BOND_SLAVE_AD_AGGREGATOR_ID),
+        "state": link_kinds.name_in(STATES, held, IFLA_BOND_SLAVE_STATE),
+        "link": link_kinds.name_in(MII_STATUSES, held, IFLA_BOND_SLAVE_MII_STATUS),
+        "aggregator": codec.number_in(held, IFLA_BOND_SLAVE_AD_AGGREGATOR_ID),
         "permanent_mac": hardware_address(held.get(IFLA_BOND_SLAVE_PERM_HWADDR, b"")) or None,
     }
 
@@ -65,7 +65,7 @@ def member(data: bytes) -> Row:
 def partner_macs(text: str) -> dict[str, str | None]:
     """Return the MAC address of the LACP partner of each member, by netdev; None without a partner.
 
-    Netlink has only that of the active aggregator.
+    Netlink has only the partner of the active aggregator.
 
     :param text: the contents of ``/proc/net/bonding/NAME``, which shows partners only to root.
     """
@@ -85,11 +85,3 @@ def partner_macs(text: str) -> dict[str, str | None]:
 def partner(mac: str) -> str | None:
     """Return the MAC address of an LACP partner; None if no partner has answered."""
     return None if mac in ("", NO_PARTNER) else mac
-
-
-def _number(held: t.Mapping[int, bytes], kind: int) -> int | None:
-    return codec.number(held[kind]) if kind in held else None
-
-
-def _name(names: t.Sequence[str], value: int | None) -> str | None:
-    return names[value] if value is not None and value < len(names) else None

@@ -122,6 +122,11 @@ def number(value: bytes) -> int:
     return int(struct.unpack(formats[len(value)], value)[0])
 
 
+def number_in(held: t.Mapping[int, bytes], kind: int) -> int | None:
+    """Decode the number of an attribute of :func:`table`; None without it. Raises as :func:`number`."""
+    return number(held[kind]) if kind in held else None
+
+
 def encode(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
     """Encode a message with its header."""
     return HEADER.pack(HEADER.size + len(payload), kind, flags, sequence, 0) + payload

@@ -46,17 +46,13 @@ class BondOptions(t.NamedTuple):
 def decode_bond(data: bytes) -> BondOptions:
     """Decode the attributes of a bond. A value that this table does not have is None."""
     held = codec.table(data)
-
-    def number(kind: int) -> int | None:
-        return codec.number(held[kind]) if kind in held else None
-
     return BondOptions(
-        _name(MODES, number(IFLA_BOND_MODE)),
-        _name(HASH_POLICIES, number(IFLA_BOND_XMIT_HASH_POLICY)),
-        _name(LACP_RATES, number(IFLA_BOND_AD_LACP_RATE)),
-        number(IFLA_BOND_MIN_LINKS),
-        number(IFLA_BOND_MIIMON),
-        number(IFLA_BOND_PRIMARY) or None,
+        name_in(MODES, held, IFLA_BOND_MODE),
+        name_in(HASH_POLICIES, held, IFLA_BOND_XMIT_HASH_POLICY),
+        name_in(LACP_RATES, held, IFLA_BOND_AD_LACP_RATE),
+        codec.number_in(held, IFLA_BOND_MIN_LINKS),
+        codec.number_in(held, IFLA_BOND_MIIMON),
+        codec.number_in(held, IFLA_BOND_PRIMARY) or None,
     )
 
 
@@ -80,8 +76,7 @@ def encode_bond(options: BondOptions) -> bytes:
 
 def decode_vlan(data: bytes) -> int | None:
     """Return the id of a VLAN from the attributes of its kind."""
-    held = codec.table(data)
-    return codec.number(held[IFLA_VLAN_ID]) if IFLA_VLAN_ID in held else None
+    return codec.number_in(codec.table(data), IFLA_VLAN_ID)
 
 
 def encode_vlan(number: int) -> bytes:
@@ -93,5 +88,7 @@ def _of_kind(kind: str, data: bytes) -> bytes:
     return codec.attribute(IFLA_LINKINFO, codec.string(IFLA_INFO_KIND, kind) + codec.attribute(IFLA_INFO_DATA, data))
 
 
-def _name(names: t.Sequence[str], number: int | None) -> str | None:
+def name_in(names: t.Sequence[str], held: t.Mapping[int, bytes], kind: int) -> str | None:
+    """Return the name of an attribute's number; None without the attribute, and for a number without a name."""
+    number = codec.number_in(held, kind)
     return names[number] if number is not None and number < len(names) else None

@@ -131,7 +131,7 @@ def decode_link(payload: bytes) -> Link:
     _family, kind, index, flags, _change = LINK_HEADER.unpack_from(payload)
     held = codec.table(payload[LINK_HEADER.size :])
     address = held.get(IFLA_ADDRESS, b"")
-    operstate, carrier = _number(held, IFLA_OPERSTATE), _number(held, IFLA_CARRIER)
+    operstate, carrier = codec.number_in(held, IFLA_OPERSTATE), codec.number_in(held, IFLA_CARRIER)
     information = codec.table(held.get(IFLA_LINKINFO, b""))
     altnames = [
         codec.text(value) for each, value in codec.attributes(held.get(IFLA_PROP_LIST, b"")) if each == IFLA_ALT_IFNAME
@@ -140,9 +140,9 @@ def decode_link(payload: bytes) -> Link:
         ifindex=index,
         name=codec.text(held.get(IFLA_IFNAME, b"")),
         up=bool(flags & IFF_UP),
-        mtu=_number(held, IFLA_MTU) or 0,
-        min_mtu=_number(held, IFLA_MIN_MTU) or 0,
-        max_mtu=_number(held, IFLA_MAX_MTU) or 0,
+        mtu=codec.number_in(held, IFLA_MTU) or 0,
+        min_mtu=codec.number_in(held, IFLA_MIN_MTU) or 0,
+        max_mtu=codec.number_in(held, IFLA_MAX_MTU) or 0,
         address=address,
         altnames=tuple(altnames),
         type=kind,
@@ -151,17 +151,17 @@ def decode_link(payload: bytes) -> Link:
         kind=_text(information, IFLA_INFO_KIND),
         parent=_text(held, IFLA_PARENT_DEV_NAME),
         permanent=held.get(IFLA_PERM_ADDRESS, b""),
-        below=_number(held, IFLA_LINK),
-        below_namespace=_number(held, IFLA_LINK_NETNSID),
+        below=codec.number_in(held, IFLA_LINK),
+        below_namespace=codec.number_in(held, IFLA_LINK_NETNSID),
         alias=_text(held, IFLA_IFALIAS),
         broadcast=held.get(IFLA_BROADCAST, b""),
-        master=_number(held, IFLA_MASTER),
+        master=codec.number_in(held, IFLA_MASTER),
         data=information.get(IFLA_INFO_DATA, b""),
         member=information.get(IFLA_INFO_SLAVE_DATA, b""),
         vfs=tuple(vf_rows(held.get(IFLA_VFINFO_LIST, b""), len(address))),
         flags=flags & IFF_KEPT,
         settings={name: codec.number(held[code]) for name, code in SETTINGS.items() if code in held},
-        xdp=_number(codec.table(held.get(IFLA_XDP, b"")), IFLA_XDP_ATTACHED) or 0,
+        xdp=codec.number_in(codec.table(held.get(IFLA_XDP, b"")), IFLA_XDP_ATTACHED) or 0,
     )
 
 
@@ -315,10 +315,6 @@ def _vf_index(table: t.Mapping[int, bytes]) -> int:
     """Return the VF's index, with which each attribute except the nested ones begins; -1 if it is missing."""
     value = table.get(IFLA_VF_MAC) or table.get(IFLA_VF_VLAN) or table.get(IFLA_VF_LINK_STATE) or b""
     return int(struct.unpack_from("=I", value)[0]) if len(value) >= 4 else -1
-
-
-def _number(table: t.Mapping[int, bytes], kind: int) -> int | None:
-    return codec.number(table[kind]) if kind in table else None
 
 
 def _text(table: t.Mapping[int, bytes], kind: int) -> str | None:

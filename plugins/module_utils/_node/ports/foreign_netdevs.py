@@ -3,8 +3,8 @@
 
 """Files of other programs that make a planned bond or VLAN, or that make a rail port a member.
 
-The order in which two programs make one interface at boot is not known. So these files are refused, also if they
-describe the interface as the plan does.
+Two programs can make one interface in any order at boot. So these files are refused, also if they describe the
+interface as the plan does.
 
 Sources: systemd.netdev(5), nm-settings-keyfile(5), interfaces(5), and the packages ifenslave and vlan of Debian.
 """
@@ -132,7 +132,7 @@ def _stanzas(system: System, path: str, seen: list[str]) -> list[Stanza]:
 
 
 def _included(system: System, pattern: str, directory: bool) -> list[str]:
-    """Return the paths of a line ``source`` or ``source-directory``; a relative one is beside the main file."""
+    """Return the paths of a line ``source`` or ``source-directory``; relative ones start at ``/etc/network``."""
     path = os.path.join(os.path.dirname(INTERFACES), pattern)
     place, names = (path, "*") if directory else os.path.split(path)
     return ["%s/%s" % (place, name) for name in system.listdir(place) if fnmatch.fnmatchcase(name, names)]

@@ -63,10 +63,9 @@ def _kind_blocks(each: Kept) -> list[Section]:
         return []
     bond = part.bond
     lines = ["mode=%s" % bond.mode, "miimon=%d" % MIIMON]
-    lines += ["xmit_hash_policy=%s" % bond.hash_policy] if bond.hash_policy else []
-    lines += ["lacp_rate=%s" % bond.lacp_rate] if bond.lacp_rate else []
-    lines += ["min_links=%d" % bond.min_links] if bond.min_links is not None else []
-    lines += ["primary=%s" % bond.primary] if bond.primary else []
+    lines += bond.lines(
+        hash_policy="xmit_hash_policy=%s", lacp_rate="lacp_rate=%s", min_links="min_links=%d", primary="primary=%s"
+    )
     return [("bond", lines)]
 
 

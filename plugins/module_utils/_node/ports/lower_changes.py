@@ -3,8 +3,8 @@
 
 """The live changes of bonds, their members and VLANs: part of the changes of :mod:`.port_changes`.
 
-A bond or VLAN that Railyard did not make is adopted if it is as planned, and refused otherwise. One that Railyard made
-is changed, and removed when it is no longer planned, unless something else uses it.
+A bond or VLAN that Railyard did not make is adopted if it matches the plan, and refused otherwise. Railyard changes its
+own bonds and VLANs, and removes those that the plan no longer contains, unless another interface or program uses them.
 
 Sources: the kernel's ``Documentation/networking/bonding.rst``, ``drivers/net/bonding`` and ``net/8021q``.
 """
@@ -67,7 +67,7 @@ class LowerLinks:
         self._made = set(observed.record.made)
         # planned name -> interface of functions and bonds
         self._links: dict[str, Link] = {}
-        # number of a link that the run creates, below 0 -> the kernel's index, when it exists
+        # negative number of a link that the run creates -> the kernel's index, when it exists
         self._created: dict[int, int] = {}
         # name of a member -> planned bond, if it is added to it in this run
         self._added: dict[str, str] = {}
@@ -93,7 +93,7 @@ class LowerLinks:
     # -- finding the interfaces --------------------------------------------------------------------------------------
 
     def find(self, port: Port, part: Part) -> Link | None:
-        """Return the bond or VLAN of a port: the present one, or one with an index below 0 that is to be created.
+        """Return the bond or VLAN of a port: the present one, or one with a negative index that the run creates.
 
         Functions and bonds below it must have been passed to :meth:`add`. Problems become errors.
         """
@@ -196,13 +196,13 @@ class LowerLinks:
             link = self._state.named(name)
             if link and link.kind in (BOND, VLAN) and link.ifindex not in planned:
                 self._leaving.append(link)
-        # VLANs before the bonds that they are on
+        # VLANs before their parents
         self._leaving.sort(key=lambda link: link.kind != VLAN)
         self.removed = {link.ifindex for link in self._leaving}
         for link in self._leaving:
             why = self._why_in_use(link, self._names(self.removed))
             if why:
-                message = "%s is no longer planned as it is, and cannot be removed: %s" % (link.name, why)
+                message = "the plan does not contain %s in this form, and it cannot be removed: %s" % (link.name, why)
                 self.errors.append(Refused(message, link.name, "end what uses it, and run again"))
             if link.kind == BOND:
                 self.released.update((each.ifindex, each) for each in self._members(link))
@@ -237,7 +237,7 @@ class LowerLinks:
             "take it out there (ip link set %s nomaster) with the file that makes it one, and run again" % link.name
         )
         if part and part.master:
-            message += ", not of the planned %s" % part.master
+            message += " instead of the planned %s" % part.master
         else:
             message += ", and a port that has a master gets no address"
             if kind == BOND:
@@ -282,7 +282,7 @@ class LowerLinks:
             self.errors.append(Refused(message, _place(target.port), "drain the node, and run again"))
 
     def _why_in_use(self, link: Link, ours: t.Collection[str]) -> str | None:
-        # the RDMA device of a bond is on one of its functions
+        # one of the functions has the RDMA device of the bond
         below = [netdev_pci(self._system, each.name) for each in self._members(link)]
         reasons = [self._foreign.why_in_use(link, [pci for pci in below if pci], ours)]
         reasons += vf_holders.interfaces_on(self._system, {link.ifindex: link.name})[link.name]
@@ -348,7 +348,7 @@ class LowerLinks:
         return bond is not None and bond.port.mtu is not None and bond.port.mtu != bond.link.mtu
 
     def mac(self, target: Target) -> str | None:
-        """Return the hardware address that a bond keeps over boots: its own, if it is that of a function."""
+        """Return the hardware address that a bond keeps over boots: its own, if a function has it too."""
         part = target.port.part
         if not part or part.kind != BOND:
             return None
@@ -366,7 +366,7 @@ class LowerLinks:
             return
         link = target.link
         if link.ifindex < 0:
-            text = _bond_text(part) if part.kind == BOND else "VLAN %s on %s" % (part.vlan, part.parent)
+            text = "bond, %s" % part.bond.mode if part.bond else "VLAN %s on %s" % (part.vlan, part.parent)
             self._change(target.name, "interface", None, text, partial(self._create, target, part))
         elif part.kind == BOND:
             self._change_bond(target, part)
@@ -467,10 +467,6 @@ def _options(part: Part) -> BondOptions:
     if bond is None:
         return BondOptions()
     return BondOptions(bond.mode, bond.hash_policy, bond.lacp_rate, bond.min_links, MIIMON)
-
-
-def _bond_text(part: Part) -> str:
-    return "bond, %s" % (part.bond.mode if part.bond else "")
 
 
 def _described(link: Link) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is below an interface now, in the shape of the option ``lower``."""
+"""The observed interfaces below a rail port, in the shape of the option ``lower``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
 
 
 def observed_lower(system: System, planned: Lower, link: Link, observed: Seen) -> Lower | None:
-    """Return what is below a bond or VLAN; None of other interfaces.
+    """Return the functions and the bond below a bond or VLAN; None for other interfaces.
 
-    Members are in the order of the plan. A value that is not planned is None if it is the kernel's default.
+    Members have the order of the plan. None replaces the kernel's default of a value that the plan does not set.
     """
     vlan = decode_vlan(link.data) if link.kind == VLAN else None
     parent = observed.links.get(link.below or 0) if link.kind == VLAN else None

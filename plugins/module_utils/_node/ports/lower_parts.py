@@ -26,8 +26,8 @@ NetdevOf = t.Callable[[str], t.Optional[str]]
 def parts(ports: t.Sequence[Port], netdev_of: NetdevOf) -> list[Port]:
     """Return the ports and the functions and bonds below them: functions, then bonds, then VLANs.
 
-    Each interface has its :class:`Part`, and below others an MTU that suffices for them. Ports of which no interface is
-    built on another are returned as they are.
+    Each interface has its :class:`Part`, and a lower interface an MTU that suffices for those above. Without ``lower``,
+    the ports are returned unchanged.
     """
     if not any(port.lower for port in ports):
         return list(ports)
@@ -35,7 +35,7 @@ def parts(ports: t.Sequence[Port], netdev_of: NetdevOf) -> list[Port]:
     for port in ports:
         below.add(port)
     found = [below.with_part(port) for port in ports] + below.derived(ports)
-    # of one depth, the functions and bonds that are not rail ports themselves are first
+    # within one depth, functions and bonds that only serve rail ports come first
     return sorted(found, key=lambda port: (port.part.depth if port.part else 0, not port.rail.startswith(LOWER_PREFIX)))
 
 
@@ -77,7 +77,7 @@ class _Below:
                 self._mtus[name] = max(port.mtu, self._mtus.get(name, 0))
 
     def with_part(self, port: Port) -> Port:
-        """Return a rail port with its part; the port itself if no interface is above or below it."""
+        """Return a rail port with its part; the port itself if it neither uses another interface nor serves one."""
         lower = port.lower
         if not lower:
             name = self._name(Function(port.pci, port.netdev))
@@ -158,7 +158,7 @@ def check(ports: t.Sequence[Port]) -> None:
             parent = bond.name if bond else lower.functions[0].key
             other = vlans.setdefault((parent, lower.vlan), port)
             if other is not port:
-                message = "VLAN %d of %s is also that of %s (%s)" % (lower.vlan, parent, other.place, other.rail)
+                message = "%s (%s) has the same VLAN %d of %s" % (other.place, other.rail, lower.vlan, parent)
                 errors.append(RailyardError(message, port.place + ".lower.vlan", "give each rail its own VLAN"))
             errors += _mtu_errors(port, ports)
     for port in ports:
@@ -169,7 +169,7 @@ def check(ports: t.Sequence[Port]) -> None:
 
 
 def _mtu_errors(port: Port, ports: t.Sequence[Port]) -> t.Iterator[RailyardError]:
-    """Yield the error of a VLAN with a larger MTU than the rail port that is its parent."""
+    """Yield the error of a VLAN with a larger MTU than its parent, if this is a rail port."""
     lower = port.lower
     for other in ports if lower else ():
         if other.lower:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is below the interface of a rail port: a bond, the parent of a VLAN, and PCI functions (option ``lower``)."""
+"""The interfaces below a rail port: a bond, the parent of a VLAN, and PCI functions (option ``lower``)."""
 
 from __future__ import annotations
 
@@ -62,6 +62,10 @@ class Bond(t.NamedTuple):
     primary: str | None = None
     min_links: int | None = None
 
+    def lines(self, **formats: str) -> list[str]:
+        """Return a line of a file for each option that the plan sets: option -> the format of its line."""
+        return [text % getattr(self, key) for key, text in formats.items() if getattr(self, key) is not None]
+
 
 class Lower(t.NamedTuple):
     """``vlan``: the id, if the interface is a VLAN on ``parent`` (the bond, or the only function)."""
@@ -86,7 +90,7 @@ class Part(t.NamedTuple):
 
     ``depth``: 0 of a function, 1 of a bond, 2 of a VLAN. ``bond``, ``members``: of a bond. ``vlan``, ``parent``: of a
     VLAN. ``master``: the bond that a function is a member of; ``is_primary``: as its primary. ``vlans``: names of the
-    VLANs on it. ``rail``: the first rail above, of an interface that is only below rail ports.
+    VLANs on it. ``rail``: for an interface that only serves rail ports, the first of their rails.
     """
 
     depth: int
@@ -139,9 +143,10 @@ def read(option: t.Mapping[str, t.Any], place: str, netdev: str | None, errors: 
             wrong("vlan", "the VLAN has no name", "give it as netdev")
         if below and (parent or below) != below:
             wrong("parent", "the parent is %s, but the interface below the VLAN %s" % (parent, below), "give one name")
-        if netdev in [parent, *(each.netdev for each in functions)]:
-            wrong("parent", "%s is also the interface below it" % netdev, "give the VLAN another name")
         parent = parent or below
+        if netdev and netdev in [parent, below, *(each.netdev for each in functions)]:
+            message = "the VLAN and an interface below it have the same name %s" % netdev
+            wrong("parent", message, "give the VLAN another name")
     if len(errors) > before:
         return None
     return Lower(vlan, parent if vlan is not None else None, bond, tuple(functions))
@@ -154,7 +159,7 @@ def _bond(option: t.Mapping[str, t.Any] | None, functions: t.Sequence[Function],
     if not port_reference.NETDEV.match(name):
         wrong("bond.name", "%r is not a valid netdev name" % name, "use at most 15 letters, digits, '-', '_' and '.'")
     if name in [each.netdev for each in functions]:
-        wrong("bond.name", "%s is also a member" % name, "give the bond another name")
+        wrong("bond.name", "the bond and a member have the same name %s" % name, "give the bond another name")
     for key, values in (("hash_policy", HASH_POLICIES), ("lacp_rate", LACP_RATES)):
         if option.get(key) not in (None, *values):
             wrong("bond.%s" % key, "%s is not one of %s" % (option[key], ", ".join(values)), "give one of them")
@@ -162,7 +167,11 @@ def _bond(option: t.Mapping[str, t.Any] | None, functions: t.Sequence[Function],
     if primary and primary not in [value for each in functions for value in each if value]:
         wrong("bond.primary", "%s is not a member of %s" % (primary, name), "give the netdev or pci of a member")
     if min_links is not None and not 0 <= min_links <= len(functions):
-        wrong("bond.min_links", "%d of %d members" % (min_links, len(functions)), "plan at most the number of members")
+        wrong(
+            "bond.min_links",
+            "min_links is %d, and the bond has %d members" % (min_links, len(functions)),
+            "plan at most the number of members",
+        )
     return Bond(
         name,
         mode,

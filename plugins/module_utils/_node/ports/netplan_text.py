@@ -56,11 +56,12 @@ def _kind(each: Kept) -> list[str]:
     lines = ["      macaddress: '%s'" % each.mac] if each.mac else []
     lines += ["      interfaces: [%s]" % ", ".join(part.members), "      parameters:"]
     lines += ["        mode: %s" % part.bond.mode, "        mii-monitor-interval: %d" % MIIMON]
-    lines += ["        transmit-hash-policy: %s" % part.bond.hash_policy] if part.bond.hash_policy else []
-    lines += ["        lacp-rate: %s" % part.bond.lacp_rate] if part.bond.lacp_rate else []
-    lines += ["        min-links: %d" % part.bond.min_links] if part.bond.min_links is not None else []
-    lines += ["        primary: %s" % part.bond.primary] if part.bond.primary else []
-    return lines
+    return lines + part.bond.lines(
+        hash_policy="        transmit-hash-policy: %s",
+        lacp_rate="        lacp-rate: %s",
+        min_links="        min-links: %d",
+        primary="        primary: %s",
+    )
 
 
 def _route(route: Route) -> list[str]:

@@ -217,9 +217,9 @@ def _netdev_text(each: Kept) -> str:
         return ini([("NetDev", device), ("VLAN", ["Id=%s" % part.vlan])])
     device += ["MACAddress=%s" % each.mac] if each.mac else []
     lines = ["Mode=%s" % part.bond.mode, "MIIMonitorSec=%dms" % MIIMON]
-    lines += ["TransmitHashPolicy=%s" % part.bond.hash_policy] if part.bond.hash_policy else []
-    lines += ["LACPTransmitRate=%s" % part.bond.lacp_rate] if part.bond.lacp_rate else []
-    lines += ["MinLinks=%d" % part.bond.min_links] if part.bond.min_links is not None else []
+    lines += part.bond.lines(
+        hash_policy="TransmitHashPolicy=%s", lacp_rate="LACPTransmitRate=%s", min_links="MinLinks=%d"
+    )
     return ini([("NetDev", device), ("Bond", lines)])
 
 
@@ -344,7 +344,7 @@ class NetworkManager(Backend):
         system.check(["nmcli", "connection", "reload"], remedy)
         again: set[str] = set()
         # a bond before its members, and both before VLANs
-        for each in sorted(kept, key=lambda each: (1, 0, 2)[each.part.depth] if each.port.part else 1):
+        for each in sorted(kept, key=lambda each: (1, 0, 2)[each.part.depth]):
             if each.ifindex is None:
                 continue
             name = NM_PREFIX + each.port.rail

@@ -54,7 +54,7 @@ class Kept(t.NamedTuple):
 
     @property
     def has_no_address(self) -> bool:
-        """Whether it is only below rail ports, so that it gets no address, not even a link-local one."""
+        """Whether it only serves rail ports, so that it gets no address, not even a link-local one."""
         return self.port.rail.startswith(LOWER_PREFIX)
 
     @property

@@ -257,7 +257,7 @@ class Plan:
 
     def link_changes(self, targets: t.Sequence[Target]) -> None:
         """Plan bonds, VLANs, MTU, link state and sysctls, which must be set before addresses are added."""
-        # the MTU of a VLAN is at most that of its parent, and the members of a bond have that of the bond
+        # a VLAN has at most the MTU of its parent, and the members of a bond have the MTU of the bond
         lowered = [target for target in reversed(targets) if self.lower.shrinks(target)]
         for port, link, name in lowered:
             self._change(name, "mtu", link.mtu, port.mtu, self._disturbing_change(link, mtu=port.mtu))
@@ -491,5 +491,5 @@ class Plan:
 
 
 def _conf(link: Link) -> str:
-    """Return the name of an interface's sysctls; of one that does not exist yet, those with which it begins."""
+    """Return the name of an interface's sysctls; ``default``, their first values, for one that does not exist yet."""
     return link.name if link.ifindex > 0 else "default"

@@ -93,7 +93,7 @@ class Side(t.NamedTuple):
 class Port(t.NamedTuple):
     """One desired rail port. ``place``: the place of its options. ``sysctl``: values in the format of procfs.
 
-    ``lower``: what is below its interface; None if this is a function's own. ``part``: set by :mod:`.lower_parts`.
+    ``lower``: the interfaces below; None for the interface of a function. ``part``: set by :mod:`.lower_parts`.
     """
 
     place: str
@@ -114,7 +114,7 @@ class Port(t.NamedTuple):
 
     @property
     def label(self) -> str:
-        """The rail for messages; of an interface that is only below rail ports, the first of their rails."""
+        """The rail for messages; for an interface that only serves rail ports, the first of their rails."""
         return (self.part.rail if self.part else "") or self.rail
 
     @property
@@ -221,7 +221,7 @@ def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardEr
     if option.get("lower"):
         lower = lower_spec.read(option["lower"], place + ".lower", netdev, errors)
         if pci:
-            wrong("pci", "%s is below the interface" % pci, "give it in lower.functions")
+            wrong("pci", "%s is given beside lower" % pci, "move it to lower.functions")
     port = Port(place, rail, pci, netdev, mtu, address, gateway, table, priority, sysctl, address6, gateway6)
     return port._replace(routes=_routes(option, port, wrong), lower=lower)
 

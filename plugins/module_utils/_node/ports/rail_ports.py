@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND, Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import RouteSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import RouteLookup
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
@@ -57,7 +57,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
 
-ARPHRD_INFINIBAND = 32
 # The sysctls that are gathered for a port whose spec has none.
 USUAL_SYSCTLS = ("arp_announce", "arp_filter", "arp_ignore", "rp_filter")
 NAMELESS = (

@@ -63,8 +63,8 @@ def device_with_address(system: System, address: str) -> str | None:
 def device_arguments(system: System, port: Options, address: str | None) -> list[str]:
     """Return the arguments of perftest that select the device, its port, and on Ethernet the GID.
 
-    On a device with several ports, the port is the planned one (``rdma_port``). Without it, it is the one whose GID
-    table has the address, which is that of the rail's netdev.
+    On a device with several ports, they select the planned port (``rdma_port``), or without it the port whose GID
+    table has the address of the rail's netdev.
 
     :raises RailyardError: if the port does not have an RDMA device, or the device has neither this port nor the GID.
     """

@@ -422,7 +422,7 @@ def probe_all(spec: Options, system: System, place: str, began: float) -> Row:
             found = probe_runs.read(system, "%s/pod.json" % place) or {"results": [], "refused": str(ended)}
             row.update(pod_results=found["results"], pod_refused=found["refused"])
     except SystemExit:
-        # the servers of the pod are in other process groups, and only its process ends them
+        # the servers of the pod have process groups of their own, and only its process ends them
         if child:
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGTERM)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import TSA_NUMBERS
@@ -114,16 +113,15 @@ def ports(options: Options) -> list[PortReference]:
 
 
 def vf_ranges(options: Options) -> dict[str, range]:
-    """Return place of a port -> the numbers of its VFs whose RDMA devices are marked, for ports with ``range``."""
-    found: dict[str, range] = {}
-    for number, each in enumerate(options.get("ports") or []):
-        place, text = "ports[%d]" % number, each.get("range")
-        numbers = vf_attributes.numbers(text, 0) if text else None
-        if text and not numbers:
-            raise RailyardError("%r is not a range of VFs" % text, place + ".range", "write first-last, such as 5-9")
-        if numbers:
-            found[place] = numbers
-    return found
+    """Return place of a port -> the numbers of its VFs whose RDMA devices are marked, for ports with ``range``.
+
+    Raises all errors at once.
+    """
+    errors: list[RailyardError] = []
+    rows = {"ports[%d]" % number: each for number, each in enumerate(options.get("ports") or [])}
+    ranges = {place: port_reference.vf_range(each, place, errors) for place, each in rows.items()}
+    raise_all(errors)
+    return {place: numbers for place, numbers in ranges.items() if numbers}
 
 
 def qos_of_ports(options: Options) -> dict[str, QosSpec]:

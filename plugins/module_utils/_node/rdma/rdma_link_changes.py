@@ -194,7 +194,7 @@ class LinkPlan:
             raise self._not_visible(port, functions[0])
 
     def _functions(self, port: Port) -> list[str]:
-        """Return the port's PCI function, or those below its bond, of which any may have the RDMA device."""
+        """Return the port's PCI function, or the functions of its bond: any of them may have the RDMA device."""
         if port.netdev and not port.pci and not netdev_pci(self._system, port.netdev):
             below = [netdev_pci(self._system, name) for name in lower_netdevs(self._system, port.netdev)]
             functions = [pci for pci in below if pci]

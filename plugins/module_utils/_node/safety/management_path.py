@@ -292,13 +292,27 @@ class _Search:
 
 def _rail_tables(system: System) -> set[int]:
     """Return the routing tables that rail_ports has recorded as those of rails."""
+    record = recorded(system)
     try:
-        record = json.loads(system.read(RAIL_PORTS) or "{}")
         ports = record.get("ports", []) + record.get("former", [])
         return {int(port["table"]) for port in ports if port.get("table")}
     except (ValueError, TypeError, AttributeError):
-        # rail_ports reports a record that is damaged
         return set()
+
+
+def made_by_rail_ports(system: System) -> t.Sequence[str]:
+    """Return the names of the bonds and VLANs that rail_ports has recorded as made by it."""
+    made = recorded(system).get("made")
+    return made if isinstance(made, list) else []
+
+
+def recorded(system: System) -> dict[str, t.Any]:
+    """Return the record of rail_ports; empty without a valid one. rail_ports itself reports a damaged record."""
+    try:
+        record = json.loads(system.read(RAIL_PORTS) or "{}")
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def netdev_pci(system: System, netdev: str) -> str | None:
@@ -319,10 +333,10 @@ def lower_netdevs(system: System, netdev: str) -> list[str]:
     queue = [netdev]
     while queue:
         name = queue.pop(0)
-        below = _below(system, name)
+        below = directly_below(system, name)
         if not below and not ports_added and _ovs_internal(system, name):
             ports_added = True
-            ports = [each for each in _below(system, OVS) if each != name]
+            ports = [each for each in directly_below(system, OVS) if each != name]
             labels = {each: system.read("/sys/class/net/%s/phys_port_name" % each) or "" for each in ports}
             below = [each for each in ports if not REPRESENTOR.match(labels[each])]
         for each in below:
@@ -332,7 +346,8 @@ def lower_netdevs(system: System, netdev: str) -> list[str]:
     return found
 
 
-def _below(system: System, netdev: str) -> list[str]:
+def directly_below(system: System, netdev: str) -> list[str]:
+    """Return the interfaces that this one is directly built on, such as the members of a bond."""
     entries = system.listdir("/sys/class/net/%s" % netdev)
     return [entry[len("lower_") :] for entry in entries if entry.startswith("lower_")]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
@@ -59,6 +60,16 @@ def read(options: t.Mapping[str, t.Any], place: str, errors: list[RailyardError]
         errors.append(RailyardError("%r is not a valid netdev name" % netdev, place + ".netdev", remedy))
         netdev = None
     return PortReference(place, address, netdev)
+
+
+def vf_range(options: t.Mapping[str, t.Any], place: str, errors: list[RailyardError]) -> range | None:
+    """Read ``range`` of the options of one port, numbers of VFs; None without it. Errors are added to ``errors``."""
+    text = options.get("range")
+    numbers = vf_attributes.numbers(text, 0) if text else None
+    if text and not numbers:
+        message = "%r is not a range of VFs" % text
+        errors.append(RailyardError(message, place + ".range", "write first-last from 0, such as 5-9"))
+    return numbers
 
 
 def refuse_duplicates(values: t.Iterable[tuple[t.Any, str]], what: str, errors: list[RailyardError]) -> None:

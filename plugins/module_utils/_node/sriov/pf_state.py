@@ -67,7 +67,7 @@ class PfState:
 
     @property
     def is_switchdev(self) -> bool:
-        """Whether the NIC's switch is in switchdev mode; only then its ports have the id of the switch."""
+        """Whether the NIC's switch has the mode switchdev; only then its ports have the id of the switch."""
         return bool(self.representors or self.system.read("/sys/class/net/%s/phys_switch_id" % self.netdev))
 
     @property

@@ -94,11 +94,8 @@ def _port(place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError
     count = options.get("count")
     if count is not None and count < 0:
         errors.append(RailyardError("%d is not a number of VFs" % count, place + ".count", "give 0 or more"))
-    ours = vf_attributes.numbers(options["range"], 0) if options.get("range") else None
-    if options.get("range") and not ours:
-        message = "%r is not a range of VFs" % options["range"]
-        errors.append(RailyardError(message, place + ".range", "write first-last from 0, such as 5-9"))
-    elif ours and count and ours[-1] >= count:
+    ours = port_reference.vf_range(options, place, errors)
+    if ours and count and ours[-1] >= count:
         message = "VF %d does not exist: count is %d" % (ours[-1], count)
         errors.append(RailyardError(message, place + ".range", "end the range below count"))
     vfs = [
