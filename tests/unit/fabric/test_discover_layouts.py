@@ -339,7 +339,7 @@ def test_bonds_that_cannot_be_rail_ports_are_asked(change: t.Callable[[Row], t.A
     assert list(profile["other_ports"]) == ["eno1"]
 
 
-def test_the_bond_of_the_management_network_is_not_a_rail() -> None:
+def test_the_bond_of_the_management_network_does_not_become_a_rail() -> None:
     template = plain()
     pair = ["0000:e2:00.0", "0000:e2:00.1"]
     reason = "eno3 is part of bond9, which carries this connection"
@@ -487,7 +487,7 @@ def pods(outcome: Outcome, infos: t.Sequence[NodeInfo]) -> None:
     assert not ports & {show(address, 32) for address in taken}
 
 
-def test_one_node_whose_ports_are_in_one_network() -> None:
+def test_one_node_whose_ports_share_one_network() -> None:
     outcome, file = discovered(nodes(plain(4), flat(lambda node, rail: "10.248.0.%d/16" % rail), 1))
     assert next(iter(file["rails"].values()))["numbering"] == "node"
     assert "DS309" not in codes(outcome)

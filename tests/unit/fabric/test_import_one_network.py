@@ -204,7 +204,7 @@ def test_addresses_of_two_rails_are_an_error(text: str, words: str) -> None:
     assert words in each.finding.message and each.finding.severity == "error"
 
 
-def test_a_rail_without_a_pool_is_in_the_subnet_of_the_others() -> None:
+def test_a_rail_without_a_pool_shares_the_subnet_of_the_others() -> None:
     text = spider(["10.248.1.0-10.248.1.255", "10.248.2.0-10.248.2.255", "10.248.3.0-10.248.3.255"])
     start = text.index("---", text.index("name: gpu2-macvlan"))
     text = text[:start] + text[text.index("---", start + 3) :]

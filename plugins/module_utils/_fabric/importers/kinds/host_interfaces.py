@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import node_selectors, pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    import_rules,
+    node_selectors,
+    pool_ranges,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     Facts,
     HostInterface,
@@ -246,8 +250,13 @@ def name_template(manifest: Manifest, facts: Facts, found: Found) -> None:
         for text in map(object_shape.plain_text, getattr(item, "items", ())):
             address = pci(text)
             for plane in range(planes if address else 0):
-                function = "%s%d" % ((address or "")[:-1], int((address or "0")[-1]) + plane)
+                function = pci("%s%d" % ((address or "")[:-1], int((address or "0")[-1]) + plane))
                 place = Place(manifest.file, item.line, item.column, "spec.railPciAddresses")
+                if function is None:
+                    message = "pfsPerNic is %d, but a PCI device has the functions 0 to 7 only" % planes
+                    remedy = "correct pfsPerNic, or the function of %s" % address
+                    found.add(import_rules.NOT_KNOWN, place, message, remedy, "the functions up to 7")
+                    break
                 names = [_filled(each, rail, number, plane) for each in (netdev, rdma)]
                 if names[0]:
                     interface = HostInterface(place, names[0], nodes, pci=function, rdma=names[1] or None)
