@@ -323,7 +323,7 @@ def test_ports_below_other_interfaces_are_named_and_asked(kind: str | None, hold
     ("change", "part"),
     [
         (lambda row: row["interfaces"][0]["bond"].update(mode="balance-rr"), "has the mode balance-rr"),
-        (lambda row: row["nics"][1].update(serial="MT99"), "are on several cards (0000:18:00.0 and 0000:18:00.1)"),
+        (lambda row: row["nics"][1].update(serial="MT99"), "belong to several cards (0000:18:00.0 and 0000:18:00.1)"),
         (lambda row: row["vfs"].append({"pf": "0000:18:00.1", "attributes": {}}), "members of bond0 have VFs"),
         (lambda row: row["interfaces"][0]["lower"].append("veth0"), "not ports of a card: veth0"),
     ],
@@ -339,7 +339,7 @@ def test_bonds_that_cannot_be_rail_ports_are_asked(change: t.Callable[[Row], t.A
     assert list(profile["other_ports"]) == ["eno1"]
 
 
-def test_the_bond_of_the_management_network_is_not_a_rail() -> None:
+def test_the_bond_of_the_management_network_does_not_become_a_rail() -> None:
     template = plain()
     pair = ["0000:e2:00.0", "0000:e2:00.1"]
     reason = "eno3 is part of bond9, which carries this connection"
@@ -487,7 +487,7 @@ def pods(outcome: Outcome, infos: t.Sequence[NodeInfo]) -> None:
     assert not ports & {show(address, 32) for address in taken}
 
 
-def test_one_node_whose_ports_are_in_one_network() -> None:
+def test_one_node_whose_ports_share_one_network() -> None:
     outcome, file = discovered(nodes(plain(4), flat(lambda node, rail: "10.248.0.%d/16" % rail), 1))
     assert next(iter(file["rails"].values()))["numbering"] == "node"
     assert "DS309" not in codes(outcome)
@@ -508,7 +508,7 @@ def test_one_network_without_rules_by_source() -> None:
         each.result["ip"]["routes"].append(way)
     outcome, file = discovered(infos)
     assert "routing" not in file["fabric"]
-    assert of(outcome, "DS308") == ["ports are in one network and have no rules by source, which the plan has"]
+    assert of(outcome, "DS308") == ["ports share one network and have no rules by source, but the plan has them"]
 
 
 def test_a_wrong_address_in_one_network_is_a_finding() -> None:
@@ -616,7 +616,7 @@ def test_networks_that_are_cut_by_rail_stay_so() -> None:
 
 
 def test_networks_without_an_order_are_asked() -> None:
-    """The rails of a node are in another order on each node."""
+    """Each node has another order of rails."""
     offsets = {1: (0, 1, 2, 3), 2: (3, 2, 1, 0), 3: (1, 0, 3, 2)}
 
     def text(node: int, rail: int) -> str:
@@ -700,7 +700,7 @@ def test_rails_to_storage_of_other_models_are_matched_by_network() -> None:
     for row in second["rdma"]:
         row["pci"] = row["pci"].replace("0000:a", "0000:b")
     infos = nodes(two_kinds(), lambda number: {"storage%d" % at: "10.24%d.0.%d/24" % (at, number) for at in (1, 2)}, 3)
-    # the cables of the other model are in the other order
+    # the other model has the other order of cables
     others = nodes(second, lambda number: {"storage%d" % at: "10.24%d.0.%d/24" % (3 - at, number + 3) for at in (1, 2)})
     infos += [NodeInfo("ai-%d" % (number + 3), None, each.result) for number, each in enumerate(others, 1)]
     outcome, file = discovered(infos, IB)

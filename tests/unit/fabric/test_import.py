@@ -893,7 +893,7 @@ def test_vfs_of_plain_networks_keep_their_link_state() -> None:
         ),
     ],
 )
-def test_a_partition_on_top_of_a_port_is_not_a_rail_port(manifest: str, message: str, port: str) -> None:
+def test_a_partition_on_top_of_a_port_does_not_become_a_rail_port(manifest: str, message: str, port: str) -> None:
     outcome = of_text(manifest)
     assert _lost(outcome) == [message]
     (own,) = data(outcome)["profiles"]["server"]["ports"].values()

@@ -144,7 +144,7 @@ def test_nodes_keep_the_addresses_that_their_files_have(source: t.Any) -> None:
     assert "IM319" not in codes(outcome) and outcome.lint == []
 
 
-def test_an_index_is_that_of_the_addresses() -> None:
+def test_an_index_follows_from_the_addresses() -> None:
     options = Options("ai", {"wa": {}, "wb": {}, "wc": {}}, mtu=9000)
     last = {"wa": 205, "wb": 201, "wc": 210}
     documents = [macvlan(rail, "ens%dnp0" % rail) for rail in (1, 2)]
@@ -240,7 +240,7 @@ def test_infiniband_of_shared_devices_refuses_macvlan() -> None:
     documents.append(cluster_policy(shared("mlx5_1", "ib1", "infiniband"), shared("mlx5_2", "ib2", "infiniband")))
     outcome = imported(documents)
     found = texts(outcome, "IM511")
-    assert len(found) == 2 and all("the kernel makes no macvlan on an IPoIB interface" in text for text in found)
+    assert len(found) == 2 and all("an IPoIB interface does not support macvlan" in text for text in found)
     assert data(outcome)["fabric"]["attachment"] == "ipoib" and outcome.text.count("# DECIDE: ipoib") == 1
 
 
@@ -355,7 +355,7 @@ def test_any_selector_separates_objects(form: str) -> None:
     assert len(data(outcome)["profiles"]) == 2 and len(data(outcome)["rails"]) == 2, outcome.text
 
 
-def test_configurations_of_daemon_sets_are_for_their_nodes() -> None:
+def test_configurations_of_daemon_sets_apply_to_their_nodes() -> None:
     documents = [macvlan(1, "eth1"), macvlan(2, "eth2")]
     for model, netdevs in (("a", ("eth1", "eth2")), ("b", ("eth2", "eth4"))):
         entries = [shared("rail%d" % rail, name, "ether") for rail, name in enumerate(netdevs, 1)]
@@ -368,7 +368,7 @@ def test_configurations_of_daemon_sets_are_for_their_nodes() -> None:
     assert not codes(outcome) & {"IM406", "IM408"} and "IM516" in errors(outcome)
 
 
-def test_pools_for_different_nodes_are_not_one_pool() -> None:
+def test_pools_for_different_nodes_stay_separate() -> None:
     documents = []
     for rack, third in (("a", 1), ("b", 2)):
         terms = [{"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}]
@@ -379,7 +379,7 @@ def test_pools_for_different_nodes_are_not_one_pool() -> None:
         documents.append(made(OPERATOR, "MacvlanNetwork", "rail1-" + rack, master="ens1np0", mtu=9000, ipam=ipam))
     outcome = imported(documents)
     (text,) = texts(outcome, "IM308")
-    assert "rail1-a (rack=a) and rail1-b (rack=b) of one rail are for different nodes" in text
+    assert "rail1-a (rack=a) and rail1-b (rack=b) of one rail select different nodes" in text
     assert "IM510" not in codes(outcome)
 
 
@@ -492,7 +492,7 @@ def test_values_below_the_name_of_their_chart() -> None:
     assert not codes(outcome) & {"IM405", "IM406"}
 
 
-def test_the_operators_prefix_is_that_of_resources_of_policies() -> None:
+def test_resources_of_policies_get_the_operators_prefix() -> None:
     values = {"operator": {"resourcePrefix": "example.com"}, "sriovOperatorConfig": {"deploy": True}}
     outcome = imported([policy("rail1", ["ens1np0"], "rail1"), *vf_network(1), values])
     assert data(outcome)["names"]["resource_prefix"] == "example.com"
@@ -517,7 +517,7 @@ def test_a_part_of_the_vfs_stays_a_part(part: str) -> None:
     assert [row["index"] for row in port["vfs"]["attributes"]] == list(range(first, last + 1))
 
 
-def test_the_parts_of_two_owners_are_not_counted_twice() -> None:
+def test_the_parts_of_two_owners_count_once() -> None:
     other = policy("dpdk", ["ens3f0#0-4"], "dpdk", numVfs=10, deviceType="vfio-pci", isRdma=False)
     for documents in ([other, *parted("ens3f0#5-9")], [*parted("ens3f0#5-9"), other]):
         outcome = imported(documents)
@@ -639,7 +639,7 @@ def test_spiderpools_own_bond() -> None:
         },
     ],
 )
-def test_members_of_a_bond_are_those_of_the_nodes_files(files: dict[str, str]) -> None:
+def test_members_of_a_bond_come_from_the_nodes_files(files: dict[str, str]) -> None:
     outcome = imported([macvlan(1, "bond0")], files=files)
     bond = data(outcome)["profiles"]["server"]["ports"]["rail01"]["bond"]
     members = [{"netdev": "ens1f0"}, {"netdev": "ens1f1"}]
@@ -747,3 +747,31 @@ def test_the_map_of_rails_gives_pci_addresses() -> None:
         ("eth_r0", "0000:1a:00.0", "roce_r0"),
         ("eth_r1", "0000:2a:00.0", "roce_r1"),
     ]
+
+
+@pytest.mark.parametrize(("address", "planes"), [("0000:1a:00.0", 9), ("0000:1a:00.0", 99999), ("0000:1a:00.7", 2)])
+def test_functions_above_seven_are_reported(address: str, planes: int) -> None:
+    template = made(
+        "configuration.net.nvidia.com/v1alpha1",
+        "NicInterfaceNameTemplate",
+        "names",
+        pfsPerNic=planes,
+        netDevicePrefix="eth_p%plane_id%",
+        rdmaDevicePrefix="roce_p%plane_id%",
+        railPciAddresses=[[address]],
+    )
+    outcome = imported([macvlan(1, "eth_p0"), template])
+    (text,) = texts(outcome, "IM209")
+    assert "pfsPerNic is %d, but a PCI device has the functions 0 to 7 only" % planes in text and address in text
+    assert data(outcome)["profiles"]["server"]["ports"]["rail01"]["pci"] == address
+
+
+@pytest.mark.parametrize("mask", ["255.0.255.0", "255.255.255.1", "0.0.0.255"])
+@pytest.mark.parametrize("source", [_ifcfg, _cloud_init])
+def test_an_invalid_netmask_gives_no_address(source: t.Any, mask: str) -> None:
+    documents = [macvlan(1, "ens1np0")]
+    files = {
+        path: text.replace("255.255.255.0", mask) for path, text in source("ai-1", "ens1np0", "172.16.1.201").items()
+    }
+    outcome = imported(documents, files=files)
+    assert data(outcome)["rails"]["rail01"].get("hosts") != "172.16.1.201-172.16.1.253"

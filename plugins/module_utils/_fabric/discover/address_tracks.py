@@ -116,10 +116,10 @@ def _number(group: list[Track]) -> None:
     agreeing = Counter(firsts)
     one_node = len({node for node, _first in firsts}) == 1
     if not (_interleaved(group) or (one_node and len(agreeing) == 1)):
-        # Separate ranges; `rail_parts` knows whether they are equal when the indexes are known.
+        # Separate ranges; `rail_parts` compares their sizes after the indexes are set.
         return
     stride = len(group)
-    # The lowest address of a node is that of its first rail, also if its rails are in another order.
+    # The lowest address of a node belongs to its first rail, also if the node has another order of rails.
     lowest = [min(track.addresses.get(node, first) for track in group) for node, first in firsts]
     phase = Counter(address % stride for address in lowest).most_common(1)[0][0]
     for at, track in enumerate(group):
@@ -133,13 +133,7 @@ def _aggregate(group: list[Track], numbers: t.Mapping[str, int | None]) -> None:
     if not _interleaved(group):
         return
     nodes = [node for node in first.units if any(node in track.units for track in group[1:])]
-    following = [
-        node
-        for node in nodes
-        if all(
-            track.units.get(node, first.units[node] + at) == first.units[node] + at for at, track in enumerate(group)
-        )
-    ]
+    following = [node for node in nodes if _follow_each_other(group, node)]
     if len(following) < 2 or 2 * len(following) <= len(nodes):
         return
     starts = sorted(first.units[node] for node in following)
@@ -162,7 +156,7 @@ def _aggregate(group: list[Track], numbers: t.Mapping[str, int | None]) -> None:
 
 
 def _follow_each_other(group: t.Sequence[Track], node: str) -> bool:
-    """Return whether the networks of a node are in the order of the rails, without gaps."""
+    """Return whether the networks of a node follow the order of the rails, without gaps."""
     start = group[0].units[node]
     return all(track.units.get(node, start + at) == start + at for at, track in enumerate(group))
 

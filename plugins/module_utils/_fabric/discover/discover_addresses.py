@@ -250,7 +250,7 @@ def _rules(tracks: t.Sequence[Track], result: InferredAddresses, findings: Findi
     flat = [track for track in tracks if track.common and track.mode == SUBNET]
     if flat and result.source is False:
         result.source = None
-        message = "ports are in one network and have no rules by source, which the plan has"
+        message = "ports share one network and have no rules by source, but the plan has them"
         findings.add("DS308", ("fabric",), message, "run hosts.yml, which sets the planned value")
 
 
@@ -281,7 +281,7 @@ def _left(
             )
         track.most = track.base + max(result.indexes[node] for node in ports[track.rail])
     for track in tracks:
-        # Of rails with a network in common, the places are those of all of them.
+        # Rails with a network in common share their places.
         if track.own_size or track.numbering == BY_NODE:
             track.most = max(each.most for each in track.common)
 

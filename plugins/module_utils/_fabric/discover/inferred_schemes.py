@@ -102,7 +102,7 @@ def _own(track: Track, net: Network) -> Scheme:
 
 
 def _reproduced(track: Track, scheme: Scheme) -> int:
-    """Return how many addresses, which count twice, and gateways of ports are those of the scheme."""
+    """Return how many addresses and gateways of ports equal the scheme's; an address counts twice."""
     plan, count = planner(scheme), 0
     for node, address in track.addresses.items():
         share, via = plan.share(0, 0, track.units[node] - track.base), track.gateways[node]
@@ -114,7 +114,7 @@ def _common(track: Track, ways: Ways) -> Scheme:
     """Return the scheme of mode subnet. Report differing gateways and inferred pod addresses."""
     net, findings = track.known, ways.findings
     if net is None:
-        raise AssertionError("the network of a track is known here")
+        raise AssertionError("a track needs its network here")
     place = ("rails", track.rail)
     usable = net.usable
     hosts, numbering = _hosts(track, usable, ways.indexes)

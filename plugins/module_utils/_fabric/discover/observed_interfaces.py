@@ -56,7 +56,7 @@ class Interfaces:
             for nic in below:
                 nic.obstacle = "it is part of %s, a %s" % (name, kind)
             if len(below) == 1 and kind == "bridge":
-                # the addresses of the port are on the bridge
+                # the bridge has the addresses of the port
                 self.by_netdev[name] = below[0]
 
     def _add_vlan(self, row: Row, base: Nic) -> None:
@@ -78,7 +78,7 @@ class Interfaces:
             priority=None,
         )
         if base.vlan or number is None:
-            own.obstacle = "%s is on %s, which is a VLAN itself" % (name, base.netdev)
+            own.obstacle = "%s is a VLAN of %s, which is a VLAN itself" % (name, base.netdev)
         self.by_netdev[name] = own
         self._vlans.setdefault(base.key, []).append(own)
 
@@ -96,7 +96,7 @@ class Interfaces:
             obstacle = "%s has members that are not ports of a card: %s" % (name, ", ".join(others))
         elif len({nic.card for nic in members}) > 1:
             cards = " and ".join(nic.pci for nic in members)
-            obstacle = "the members of %s are on several cards (%s), and RoCE over a bond needs one" % (name, cards)
+            obstacle = "the members of %s belong to several cards (%s), and RoCE over a bond needs one" % (name, cards)
         device = next(iter(row.get("rdma") or ()), None)
         soft = (self._devices.get(device or "") or {}).get("type")
         port = replace(
@@ -125,7 +125,7 @@ class Interfaces:
         """Return the ports by their keys.
 
         A VLAN with addresses is the interface of a port without addresses. Further such VLANs are further ports.
-        Call it when addresses and neighbours are known.
+        Call it after addresses and neighbours are set.
         """
         chosen = dict(self._ports)
         for key, vlans in self._vlans.items():

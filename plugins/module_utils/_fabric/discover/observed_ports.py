@@ -32,7 +32,7 @@ class Route(t.NamedTuple):
 
 @dataclass
 class Nic:
-    """One port of a node: a function, or the bond or VLAN that is its interface.
+    """One port of a node: a function, or a bond or VLAN over functions.
 
     :param key: identifies it among the ports of the node: ``pci``, with the netdev if the function has several ports.
     :param pci: the function, of a bond the first one.

@@ -312,8 +312,8 @@ def _by_tables(model: Model) -> list[str]:
 
 
 def _by_addresses(model: Model) -> list[str]:
-    """Return ports in the order of their addresses; empty unless they are in one network, and in the same order on all
-    nodes."""
+    """Return ports in the order of their addresses; empty unless they share one network and all nodes have the same
+    order."""
     keys = [nic.key for nic, _gpus in model.choice.rails]
     orders: set[tuple[str, ...]] = set()
     for node in model.nodes:

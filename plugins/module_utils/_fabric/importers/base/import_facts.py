@@ -115,7 +115,7 @@ class Device:
     vf_range: str | None = None
     driver: str | None = None
     nodes: Selector = ALL
-    # the ConfigMap that it is in, which a DaemonSet may use on some nodes only
+    # the ConfigMap that contains it, which a DaemonSet may use on some nodes only
     config_map: str | None = None
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which nodes an object is for: node selectors, node affinities and names of nodes.
+"""Which nodes an object selects: node selectors, node affinities and names of nodes.
 
 Source: ``NodeSelector`` and ``LabelSelector`` of the Kubernetes API. A list of terms matches if one of them does, and a
 term if all of its requirements do.
@@ -27,7 +27,7 @@ _IN, _NOT_IN, _EXISTS, _ABSENT = "In", "NotIn", "Exists", "DoesNotExist"
 
 
 class Requirement(t.NamedTuple):
-    """A requirement of a label of the node. ``operator``: as in Kubernetes; ``values`` are for In and NotIn."""
+    """A requirement of a label of the node. ``operator``: as in Kubernetes; only In and NotIn have ``values``."""
 
     key: str
     operator: str

@@ -83,10 +83,10 @@ def report_overlaps(drafts: Drafts, result: Addressing, found: Found) -> None:
             for other, before in placed[:at]:
                 twice = common(rail.for_pods, before.for_pods)
                 if twice:
-                    message = "%s is in the pools of %s and of %s" % (
-                        twice[0],
+                    message = "the pools of %s and of %s both contain %s" % (
                         shown(other.label),
                         shown(draft.label),
+                        twice[0],
                     )
                     remedy = "use each address in the pool of one rail only"
                     found.add(import_rules.RAILS_OVERLAP, draft.place, message, remedy, "both unchanged")

@@ -98,7 +98,7 @@ def keep(drafts: t.Sequence[Draft], facts: Facts, nodes: int, result: Addressing
 
 
 def own_addresses(drafts: t.Sequence[Draft], facts: Facts) -> set[tuple[int, int]]:
-    """Return (address, bits) of the ports of nodes whose names are known."""
+    """Return (address, bits) of the ports of nodes that have names."""
     return {
         (address, bits)
         for draft in drafts

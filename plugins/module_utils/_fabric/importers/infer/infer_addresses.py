@@ -150,11 +150,14 @@ def _of_pools(draft: Draft, bits: int, found: Found) -> Addressed | None:
             )
             remedy = "use one subnet per rail, or give each pool its nodeName"
             if not node_selectors.overlap(pools[0].selector, pool.selector):
-                message = "the pools %s (%s) and %s (%s) of one rail are for different nodes, in different subnets" % (
-                    shown(pools[0].label),
-                    pools[0].selector,
-                    shown(pool.label),
-                    pool.selector,
+                message = (
+                    "the pools %s (%s) and %s (%s) of one rail select different nodes and have different subnets"
+                    % (
+                        shown(pools[0].label),
+                        pools[0].selector,
+                        shown(pool.label),
+                        pool.selector,
+                    )
                 )
                 remedy = "write a fabric file for the nodes of each, or a network that is divided by node"
             found.add(import_rules.SUBNETS, pool.place, message, remedy, str(net))
@@ -201,7 +204,7 @@ def _add_missing_subnets(
     distance = _growth(known)
     counted: list[tuple[Draft, Network]] = []
     if len(known) > 1 and all(rail.net == model.net for rail in known.values()):
-        # The other rails are in one subnet, in which this rail has no pool.
+        # The other rails share one subnet, in which this rail has no pool.
         for place in missing:
             known[place] = Addressed(model.net, model.gateway, note=_NO_POOL % model.net)
         return

@@ -329,7 +329,7 @@ def _aggregate_of(nets: t.Mapping[str, t.Mapping[int, Network]]) -> int | None:
     """Return the prefix length of the aggregate of each node, in which its networks are side by side by rail.
 
     :param nets: node -> position of the rail -> network.
-    :return: None if there is no such length, or only one node.
+    :return: None if no such length exists, or with only one node.
     """
     every = [net for of_node in nets.values() for net in of_node.values()]
     if len(nets) < 2 or len({(net.bits, net.prefix) for net in every}) > 1:

@@ -133,8 +133,8 @@ def _of_model(devices: t.Sequence[Device], found: Found) -> list[Draft]:
             if before == (None, None):
                 pass
             elif any(_share_vfs(device, other) for other in draft.devices):
-                names = (draft.netdev or draft.pci, draft.devices[0].resource, device.resource)
-                message = "%s is in two resources, %s and %s" % names
+                names = (draft.devices[0].resource, device.resource, draft.netdev or draft.pci)
+                message = "two resources, %s and %s, contain %s" % names
                 remedy = "keep one: its devices are counted twice"
                 found.add(import_rules.RESOURCE_TWICE, device.place, message, remedy, "the first")
             draft.devices.append(device)
@@ -161,7 +161,7 @@ def _keep_kernel_devices(draft: Draft, found: Found) -> None:
         if kernel and all(not _share_vfs(device, other) for other in kernel):
             continue
         name = draft.netdev or draft.pci or draft.label
-        message = "VFs%s of %s are for the driver %s, without RDMA device and netdev" % (
+        message = "VFs%s of %s use the driver %s, without RDMA device and netdev" % (
             " " + device.vf_range if device.vf_range else "",
             shown(name),
             device.driver,
@@ -208,7 +208,7 @@ def pod_count(draft: Draft) -> int | None:
 def find_by_port(
     rails: t.Sequence[Draft], netdev: str, address: str | None = None, resource: str | None = None
 ) -> Draft | None:
-    """Return the rail of a port; the one with the resource, if the port is on different rails by server model."""
+    """Return the rail of a port; if its rail differs by server model, the rail with the resource."""
     matches = [each for each in rails if _has_port(each, netdev, address)]
     if len(matches) > 1 and resource:
         named = [each for each in matches if any(bare(one.resource) == bare(resource) for one in each.devices)]

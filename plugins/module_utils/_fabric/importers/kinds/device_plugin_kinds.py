@@ -63,7 +63,7 @@ def config_map(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
 
 
 def daemon_set(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
-    """Read which nodes a DaemonSet is for, because the configuration of a device plugin may be only for them."""
+    """Read which nodes a DaemonSet selects, because the configuration of a device plugin may apply to them only."""
     spec = object_shape.entry(manifest.root, "spec", "template", "spec")
     names = [
         object_shape.peek(object_shape.entry(each, "configMap", "name"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import pool_ranges
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     Facts,
     HostInterface,
@@ -22,12 +21,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 
 _IFCFG = re.compile(r"ifcfg-([^/]+)\Z")
 _ENDINGS = (".nmconnection", ".network", ".netdev")
-# (section, key) -> values, all in lower case
+# (section, key), both in lower case -> values
 Keys = dict[tuple[str, str], list[str]]
 
 
 def read(text: Text, facts: Facts) -> bool:
-    """Read a file if its name is that of such a file. Return whether it is."""
+    """Read a file if its name identifies such a file. Return whether it does."""
     name = text.file.replace("\\", "/").rpartition("/")[2]
     ifcfg = _IFCFG.match(name)
     if not ifcfg and not name.lower().endswith(_ENDINGS):
@@ -76,12 +75,6 @@ def _one(keys: Keys, section: str, key: str) -> str:
     return (keys.get((section, key)) or [""])[-1]
 
 
-def _add(interface: HostInterface, text: str) -> None:
-    parsed = pool_ranges.prefixed(text.partition(",")[0])
-    if parsed:
-        interface.addresses.append(parsed)
-
-
 def _mtu(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 6 and int(text) else None
 
@@ -105,11 +98,15 @@ def _ifcfg(keys: Keys, name: str) -> list[HostInterface]:
         if number:
             suffix = number.group(1)
             mask = _one(keys, "", "netmask" + suffix)
-            length = _one(keys, "", "prefix" + suffix) or _one(keys, "", "prefixlen" + suffix) or _length(mask)
-            _add(interface, values[-1] if "/" in values[-1] else "%s/%s" % (values[-1], length))
+            length = (
+                _one(keys, "", "prefix" + suffix)
+                or _one(keys, "", "prefixlen" + suffix)
+                or host_interfaces.prefix_length(mask)
+            )
+            host_interfaces.add_address(interface, values[-1] if "/" in values[-1] else "%s/%s" % (values[-1], length))
         elif key in ("ipv6addr", "ipv6addr_secondaries"):
             for text in values[-1].split():
-                _add(interface, text)
+                host_interfaces.add_address(interface, text)
     if _one(keys, "", "vlan").lower() == "yes" or _one(keys, "", "etherdevice"):
         parent, _dot, number_text = interface.name.rpartition(".")
         interface.parent = _one(keys, "", "physdev") or _one(keys, "", "etherdevice") or parent or None
@@ -122,11 +119,6 @@ def _ifcfg(keys: Keys, name: str) -> list[HostInterface]:
     return [interface, *_member(interface.name, _one(keys, "", "master"))]
 
 
-def _length(mask: str) -> str:
-    parsed = pool_ranges.address(mask) if mask else None
-    return str(bin(parsed[0]).count("1")) if parsed else ""
-
-
 def _keyfile(keys: Keys, name: str) -> list[HostInterface]:
     interface = HostInterface(Place(""), _one(keys, "connection", "interface-name") or name)
     kind = _one(keys, "connection", "type")
@@ -136,7 +128,8 @@ def _keyfile(keys: Keys, name: str) -> list[HostInterface]:
     for (section, key), values in keys.items():
         if section in ("ipv4", "ipv6") and re.match(r"address(es)?[0-9]*\Z", key):
             for text in values[-1].split(";"):
-                _add(interface, text)
+                # a gateway can follow
+                host_interfaces.add_address(interface, text.partition(",")[0])
     if kind == "vlan":
         interface.parent = _one(keys, "vlan", "parent") or None
         interface.vlan = _vlan(_one(keys, "vlan", "id"))
@@ -166,7 +159,7 @@ def _networkd(keys: Keys) -> list[HostInterface]:
         interface = HostInterface(Place(""), name)
         interface.mtu = _mtu(_one(keys, "link", "mtubytes"))
         for text in [*keys.get(("network", "address"), []), *keys.get(("address", "address"), [])]:
-            _add(interface, text)
+            host_interfaces.add_address(interface, text)
         found += [interface, *_member(name, _one(keys, "network", "bond"))]
         found += [HostInterface(Place(""), each, parent=name) for each in keys.get(("network", "vlan"), [])]
     return found

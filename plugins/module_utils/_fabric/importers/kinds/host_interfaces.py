@@ -9,7 +9,13 @@ SriovNetworkNodeState of the SR-IOV network operator; NicInterfaceNameTemplate o
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import node_selectors, pool_ranges
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    import_rules,
+    node_selectors,
+    pool_ranges,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     Facts,
     HostInterface,
@@ -39,7 +45,7 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
 
 
 def state(manifest: Manifest, facts: Facts, found: Found) -> None:
-    """Read a NodeNetworkState, whose name is that of the node."""
+    """Read a NodeNetworkState, which has the name of its node."""
     _namespace, name = object_shape.name_of(manifest)
     current = object_shape.entry(manifest.root, "status", "currentState")
     use(object_shape.entry(manifest.root, "status"))
@@ -105,10 +111,10 @@ def _nmstate(manifest: Manifest, root: Value | None, nodes: Selector, facts: Fac
                 object_shape.text_at(section, key)
             for each in object_shape.items_at(section, "address"):
                 text = "%s/%s" % (object_shape.text_at(each, "ip"), object_shape.text_at(each, "prefix-length"))
-                _add_address(interface, text)
+                add_address(interface, text)
         bond = object_shape.entry(item, "link-aggregation")
         members = object_shape.items_at(bond, "port") or object_shape.items_at(bond, "slaves")
-        interface.members = [text for text in map(object_shape.plain_text, members) if text]
+        interface.members = _texts(members)
         options = object_shape.entry(bond, "options")
         set_bond(
             interface,
@@ -133,10 +139,25 @@ def set_bond(interface: HostInterface, mode: str, hash_policy: str = "", lacp_ra
         interface.bond["lacp_rate"] = {"0": "slow", "1": "fast"}.get(lacp_rate, lacp_rate)
 
 
-def _add_address(interface: HostInterface, text: str) -> None:
+def add_address(interface: HostInterface, text: str) -> None:
+    """Add an address with its prefix length; other texts, such as a template, are left out."""
     parsed = pool_ranges.prefixed(text)
     if parsed:
         interface.addresses.append(parsed)
+
+
+def prefix_length(mask: str) -> str:
+    """Return the prefix length of a netmask; empty for a text that is not a netmask."""
+    parsed = pool_ranges.address(mask) if mask else None
+    if not parsed:
+        return ""
+    number, bits = parsed
+    length = bin(number).count("1")
+    return str(length) if number == (1 << bits) - (1 << bits - length) else ""
+
+
+def _texts(items: t.Iterable[Value]) -> list[str]:
+    return [text for text in map(object_shape.plain_text, items) if text]
 
 
 def _number(value: Value | None) -> int | None:
@@ -158,11 +179,11 @@ def _netplan(manifest: Manifest, name: str, value: Value, kind: str, nodes: Sele
         # an address with options is a mapping of one key
         text = next(iter(each.entries), "") if isinstance(each, Mapping) else object_shape.plain_text(each)
         use(each)
-        _add_address(interface, text)
+        add_address(interface, text)
     interface.mtu = _number(object_shape.entry(value, "mtu"))
     if kind == "bonds":
         members = object_shape.items_at(value, "interfaces")
-        interface.members = [text for text in map(object_shape.plain_text, members) if text]
+        interface.members = _texts(members)
         parameters = object_shape.entry(value, "parameters")
         keys = ("mode", "transmit-hash-policy", "lacp-rate")
         set_bond(interface, *(object_shape.text_at(parameters, key) for key in keys))
@@ -186,14 +207,12 @@ def _cloud_init(manifest: Manifest, network: Value | None, nodes: Selector, fact
         interface.parent = object_shape.text_at(item, "vlan_link") or None
         interface.vlan = _number(object_shape.entry(item, "vlan_id"))
         members = object_shape.items_at(item, "bond_interfaces")
-        interface.members = [text for text in map(object_shape.plain_text, members) if text]
+        interface.members = _texts(members)
         set_bond(interface, object_shape.text_at(item, "params", "bond-mode"))
         for subnet in object_shape.items_at(item, "subnets"):
             object_shape.text_at(subnet, "type")
             address, mask = (object_shape.text_at(subnet, key) for key in ("address", "netmask"))
-            parsed = pool_ranges.address(mask) if mask else None
-            length = "/%d" % bin(parsed[0]).count("1") if parsed and "/" not in address else ""
-            _add_address(interface, address + length)
+            add_address(interface, address if "/" in address else "%s/%s" % (address, prefix_length(mask)))
         facts.interfaces.append(interface)
 
 
@@ -231,8 +250,13 @@ def name_template(manifest: Manifest, facts: Facts, found: Found) -> None:
         for text in map(object_shape.plain_text, getattr(item, "items", ())):
             address = pci(text)
             for plane in range(planes if address else 0):
-                function = "%s%d" % ((address or "")[:-1], int((address or "0")[-1]) + plane)
+                function = pci("%s%d" % ((address or "")[:-1], int((address or "0")[-1]) + plane))
                 place = Place(manifest.file, item.line, item.column, "spec.railPciAddresses")
+                if function is None:
+                    message = "pfsPerNic is %d, but a PCI device has the functions 0 to 7 only" % planes
+                    remedy = "correct pfsPerNic, or the function of %s" % address
+                    found.add(import_rules.NOT_KNOWN, place, message, remedy, "the functions up to 7")
+                    break
                 names = [_filled(each, rail, number, plane) for each in (netdev, rdma)]
                 if names[0]:
                     interface = HostInterface(place, names[0], nodes, pci=function, rdma=names[1] or None)

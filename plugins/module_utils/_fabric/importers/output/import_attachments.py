@@ -59,7 +59,7 @@ class Attachments:
         return found
 
     def _known(self, links: t.Mapping[str, Place]) -> t.Collection[str]:
-        # a link type of all NICs is that of ports about which nothing else is known
+        # ports without a link type of their own get the link type of all NICs
         return links or (self._facts.links if len(self._facts.links) == 1 else ())
 
     def _guess(self) -> str:
@@ -108,15 +108,15 @@ class Attachments:
             return attachment
         if attachment == "sriov":
             fitting, remedy = "ib-sriov", "write ib-sriov, or correct the link type"
-            message = "the ports of %s are InfiniBand, but its network has the type sriov, which is for Ethernet"
+            message = "the ports of %s are InfiniBand, but its network has the type sriov, which needs Ethernet"
         else:
             fitting, remedy = "ipoib", "write ipoib, or ib-sriov with VFs, or correct the link type"
-            message = "the ports of %%s are InfiniBand, and the kernel makes no %s on an IPoIB interface" % attachment
-            comment = "DECIDE: ipoib, or ib-sriov with VFs: there is no %s on InfiniBand" % attachment
+            message = "the ports of %%s are InfiniBand, and an IPoIB interface does not support %s" % attachment
+            comment = "DECIDE: ipoib, or ib-sriov with VFs: InfiniBand does not support %s" % attachment
             if comment not in self._out.comments.get(("fabric", "attachment"), []):
                 self._out.say(("fabric", "attachment"), comment)
         if named:
-            message = "the port of %%s has the name %s, which only InfiniBand ports get: %s is for Ethernet" % (
+            message = "the port of %%s has the name %s, which only InfiniBand ports get: %s needs Ethernet" % (
                 shown(draft.netdev or ""),
                 attachment,
             )

@@ -37,6 +37,13 @@ class Sections:
         self.comments.setdefault(path, []).append(line)
 
 
+def _singles(names: t.Sequence[str], keys: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
+    """Return the nodes of a range one by one, each with its values of the keys."""
+    values = {key: expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
+    for at, name in enumerate(names):
+        yield name, {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
+
+
 class Profiles:
     """Derives the sections ``profiles`` and ``nodes``.
 
@@ -116,7 +123,7 @@ class Profiles:
             stack = interface_stack.of_port(netdev, draft.vlan, draft.vlan_name, self._facts)
             port.update(stack.port)
             if stack.text:
-                message = "the network %s is on %s" % (shown(draft.label), stack.text)
+                message = "the network %s uses %s" % (shown(draft.label), stack.text)
                 remedy = "check its parts, and write managed: true if Railyard must make and configure it"
                 self._found.add(layout_rules.STACKED, draft.place, message, remedy, stack.written)
                 self._out.say(path, "CHECK: others make this interface; it is compared and not changed")
@@ -131,7 +138,7 @@ class Profiles:
         if pci and "bond" not in port:
             port["pci"] = pci
         if not port:
-            message = "no manifest shows which port of a node is on %s" % name
+            message = "no manifest shows which port of a node %s uses" % name
             remedy = "write its netdev or its PCI address into the profile"
             self._found.add(import_rules.NO_PORT, draft.place, message, remedy, "a port without identity")
             self._out.say(path, "DECIDE: the port's netdev or pci; no manifest contains it")
@@ -172,7 +179,7 @@ class Profiles:
 
     @staticmethod
     def _indexed(nodes: t.Mapping[str, dict[str, t.Any]], layout: Addressing) -> dict[str, dict[str, t.Any]]:
-        """Set indexes of nodes whose addresses are in manifests. A range with another index becomes single nodes."""
+        """Set indexes of nodes whose addresses manifests contain. A range with another index becomes single nodes."""
         found: dict[str, dict[str, t.Any]] = {}
         held = {index: name for name, index in layout.indexes.items()}
         # Other nodes keep the index of their names, unless a node with addresses has it.
@@ -189,9 +196,8 @@ class Profiles:
             if all(indexes[name] in (None, keys.get("index", trailing_number(name))) for name in names):
                 found[pattern] = keys
                 continue
-            values = {key: expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
-            for at, name in enumerate(names):
-                found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
+            for name, own in _singles(names, keys):
+                found[name] = own
                 if indexes[name] not in (None, trailing_number(name)):
                     found[name]["index"] = indexes[name]
         return found
@@ -231,7 +237,7 @@ class Profiles:
             self.report(import_rules.NODES, message, remedy, "no nodes", ("nodes",), comment)
             return {}
         message = "only objects of the cluster name nodes: %s" % name_counting.compact(known)
-        comment = "CHECK: these nodes are named by objects of the cluster; are there others?"
+        comment = "CHECK: only objects of the cluster name these nodes; does the cluster have others?"
         self.report(import_rules.NODES_NAMED, message, "add the others", "only these", ("nodes",), comment)
         section = {}
         plain = []
@@ -244,7 +250,7 @@ class Profiles:
         return self._of_models(dict({name: {"profile": profile} for name in name_counting.ranged(plain)}, **section))
 
     def _report_labels(self) -> None:
-        """Report that objects are for nodes with some labels. With several server models, the nodes are a question."""
+        """Report that objects select nodes by label. With several server models, the nodes are a question."""
         models = [(name, model) for name, model in zip(self._profile_names, self._facts.models) if not model.names]
         if len(self._profile_names) > 1:
             texts = ["%s for nodes with %s" % (name, model) for name, model in models if model.terms]
@@ -259,7 +265,7 @@ class Profiles:
         selectors += [pool.selector for pool in self._facts.pools]
         texts = [str(each) for each in dict.fromkeys(selectors) if each.terms and not each.names]
         if texts:
-            message = "the objects are for nodes with %s" % "; and for nodes with ".join(texts[:4])
+            message = "the objects select nodes with %s" % "; and for nodes with ".join(texts[:4])
             remedy = "name only these nodes in the fabric file"
             self.report(
                 layout_rules.LABEL, message, remedy, "one profile", ("nodes",), "CHECK: nodes with %s" % texts[0]
@@ -279,8 +285,6 @@ class Profiles:
             if len(set(profiles)) == 1:
                 found[pattern] = dict(keys, profile=profiles[0])
                 continue
-            values = {key: expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
-            for at, name in enumerate(names):
-                found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
-                found[name]["profile"] = profiles[at]
+            for (name, single), profile in zip(_singles(names, keys), profiles):
+                found[name] = dict(single, profile=profile)
         return found
