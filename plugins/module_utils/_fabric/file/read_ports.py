@@ -144,7 +144,7 @@ _KINDS = {
 def port_texts(section: Section, on_rail: bool = True) -> Texts:
     """Return the keys of a port in a section, as texts.
 
-    :param on_rail: whether the port is on a rail. Other ports are functions, so that their cards are known.
+    :param on_rail: whether the port belongs to a rail. Other ports are functions, which identify their cards.
     """
     texts: Texts = {}
     for key in _SINGLE:
@@ -217,12 +217,14 @@ def _vlan_texts(section: Section, texts: Texts) -> None:
             texts["vlan.id"] = [(text, section.path + ("vlan",))]
         return
     own = section.section("vlan")
-    for key in ("id", "name") if own else ():
-        text = own.text(key) if own else None
+    if own is None:
+        return
+    filled(own, section.report, "its number")
+    for key in ("id", "name"):
+        text = own.text(key)
         if text is not None:
-            texts["vlan." + key] = [(text, section.path + ("vlan", key))]
-    if own:
-        own.done()
+            texts["vlan." + key] = [(text, own.path + (key,))]
+    own.done()
 
 
 def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:

@@ -31,7 +31,7 @@ _LASTING = ("pci", "slot", "serial", "mac")
 
 
 class Member(t.NamedTuple):
-    """A function below a bond. The values are as those of a port."""
+    """A function below a bond, with values as a port has them."""
 
     netdev: str | None = None
     pci: str | None = None
@@ -83,7 +83,7 @@ class Bond(t.NamedTuple):
 
 
 class Vlan(t.NamedTuple):
-    """A VLAN. ``id``: 1 to 4094. ``name``: of its interface, unless it is the default."""
+    """A VLAN. ``id``: 1 to 4094. ``name``: the name of its interface; None: the default."""
 
     id: int | None = None
     name: str | None = None

@@ -53,8 +53,8 @@ class Leaves:
         """Return whether the leaf has all networks of the aggregate. With ``node_aggregate``, other rails have some."""
         if planner.scheme.node_aggregate is None:
             return True
-        common = [rail for rail in self._rails if planner.network in rail.networks]
-        return len({self._names[unit.name, each.name] for each in [rail, *common]}) == 1
+        leaf = self.name(unit, rail)
+        return all(self.name(unit, each) == leaf for each in self._rails if planner.network in each.networks)
 
 
 def _values(unit: Unit, rail: Rail, member: int) -> dict[str, t.Any]:
