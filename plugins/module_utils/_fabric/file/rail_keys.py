@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 
 
 class RailKeys:
-    """The keys of one rail. Those of the plane take precedence over those of the rail, and these over ``addresses``.
+    """The keys of one rail. The plane takes precedence over the rail, and the rail over ``addresses``.
 
     ``paths``: key -> its place. In texts of generated rails, of ranges of rails and of rails with planes, fields are
     filled with their numbers.

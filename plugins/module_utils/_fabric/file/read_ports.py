@@ -45,7 +45,7 @@ _SINGLE = (*_NAMES, *NUMBERS)
 _MEMBERS = "bond.members."
 MAX_MEMBERS = 8
 MAX_VLAN = 4094
-# A port number of RDMA is a byte (ibv_query_port(3)); 0 is the switch itself.
+# The port number of an RDMA device is a byte (ibv_query_port(3)); only switches use 0.
 MAX_RDMA_PORT = 254
 
 # Key -> its texts with their places. Only gpu can have several. Keys below bond and vlan are ``bond.mode``,
@@ -260,7 +260,7 @@ def _values(texts: Texts, prefix: str, report: Report) -> dict[str, t.Any]:
 
 
 def _named(kind: _Kind, text: str, place: Path, name: bool, report: Report) -> str | None:
-    """Return the value of a text. An invalid one is reported, and None unless it is a name."""
+    """Return the value of a text. An invalid text is reported; it remains the value if it is a name, or else None."""
     value = kind.make(text)
     if value is None:
         report.add(kind.rule, place, "%s is %s" % (shown(text), kind.problem), kind.remedy)

@@ -280,8 +280,8 @@ NO_INTERFACE = rule(
     "RY545 setting-of-missing-interface: Setting of an interface that InfiniBand ports without IPoIB do not have",
     _NO_IPOIB % ("mode: prefix, node_prefix: 24, subnet: 172.16.0.0/17", "mode: none"),
     _NO_IPOIB % ("mode: none", "mode: none"),
-    why="With ipoib_mode: none, a port is an RDMA device without a netdev: nothing can have an address, a name or a"
-    " partition's child interface.",
+    why="With ipoib_mode: none, a port has an RDMA device and no netdev, so it has no address, no name and no child"
+    " interface of a partition.",
 )
 
 
@@ -330,7 +330,7 @@ NOT_PODS = rule(
 
 
 def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Check the partition keys of each variant: those of the rail, its own, or the fabric's."""
+    """Check the partition keys that the rail, the variant or the fabric sets."""
     for variant in variants.with_unused():
         names = variants.rails_of(variant)
         rails = [rail for rail in fabric.rails if rail.name in names]

@@ -277,7 +277,7 @@ def _supported(fabric: Fabric, link_layer: str | None, attachment: str | None, p
         return
     reason = None
     if known.vfs and port.bond:
-        reason = "the driver makes no RDMA device of a bond whose ports have VFs"
+        reason = "the driver creates no RDMA device for a bond whose ports have VFs"
     elif known.name == "host-device":
         reason = "the kernel moves no bond to a pod" if port.bond else "its RDMA device stays on the node"
     if reason:
@@ -296,8 +296,8 @@ SHARED = rule(
     "RY459 function-of-two-ports: Function below two interfaces that do not share it",
     example_file.ports("gpu01: {%s}" % _BOND, 'gpu02: {netdev: nic3, pci: "0000:0b:00.1"}'),
     example_file.ports("gpu01: {%s, vlan: 100}" % _BOND, "gpu02: {%s, vlan: 200}" % _BOND),
-    why="A member of a bond has no traffic of its own, and the kernel makes no macvlan interface on it. Only VLANs of"
-    " one bond or function can be the interfaces of several rails.",
+    why="A member carries only the traffic of its bond, and the kernel refuses macvlan interfaces on it. Several rails"
+    " can share a bond or function only through VLANs of it.",
 )
 
 TWO_DEVICES = rule(

@@ -198,8 +198,8 @@ DESTINATION = rule(
     "RY339 destination-routing-on-one-network: Destination routing of rails in one network",
     example_file.fabric(", routing: {mode: destination}") + "\n" + _DIVIDED,
     _DIVIDED,
-    why="Routes by destination send all traffic to a network through one port. Rules by source, which the mode source"
-    " makes, select the port of the source address.",
+    why="Routes by destination send all traffic to a network through one port. The mode source creates rules by source,"
+    " which select the port of the source address.",
 )
 
 
@@ -219,13 +219,13 @@ SOURCES = rule(
     _DIVIDED.replace("gateway: .254, ", ""),
     _DIVIDED,
     WARNING,
-    why="The provider makes rules by source only for interfaces with a default route. Without them, a pod sends TCP and"
-    " UDP from all its rails through one interface. RDMA selects the interface by its GID.",
+    why="The provider creates rules by source only for interfaces with a default route. Without them, a pod sends TCP"
+    " and UDP from all its rails through one interface. RDMA selects the interface by its GID.",
 )
 
 
 def _sources(fabric: Fabric, common: t.Sequence[CommonNetwork], report: Report) -> None:
-    """Report pods that have several interfaces in one network, and whose provider makes no rules by source."""
+    """Report pods with several interfaces in one network, if the provider does not create rules by source."""
     facts = facts_of(fabric.provider)
     if not facts.kubernetes or facts.own_tables:
         return
@@ -233,7 +233,7 @@ def _sources(fabric: Fabric, common: t.Sequence[CommonNetwork], report: Report) 
         routed = fabric.routing.cross_rail and all(scheme.gateway not in (None, NONE) for scheme in network.schemes)
         if network.one_subnet and not routed and all(scheme.pods for scheme in network.schemes):
             rail = network.rails[0]
-            message = "%s have pods in %s without a default route, and %s makes no rules by source for them" % (
+            message = "%s have pods in %s without a default route, and %s creates no rules by source for them" % (
                 named(network.rails),
                 network.network,
                 fabric.provider,

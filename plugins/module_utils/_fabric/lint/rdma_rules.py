@@ -261,7 +261,7 @@ MTU_LAYER = rule(
 
 
 def _mtus(fabric: Fabric, report: Report) -> None:
-    """Report rails with Ethernet whose MTU is one of InfiniBand."""
+    """Report rails with Ethernet that would get an MTU above the maximum of Ethernet from the fabric."""
     for rail in fabric.rails:
         of_fabric = rail.mtu is None and "mtu" not in rail.paths
         if of_fabric and (fabric.mtu or 0) > _ETHERNET_MTU and fabric.link_layer_on(rail) == ETHERNET:

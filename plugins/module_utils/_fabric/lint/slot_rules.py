@@ -159,7 +159,7 @@ SLOTS_MANY = rule(
 
 
 def _whole(variant: Variant, rails: t.Sequence[Rail]) -> bool:
-    """Return whether a pod gets the port itself on a compute rail, which is one slot of every rail."""
+    """Return whether a pod gets the port itself on a compute rail, so that each rail has one slot."""
     compute = [rail for rail in rails if rail.role == COMPUTE] or rails
     attachments = [variant.attachment_on(rail) for rail in compute] or [variant.attachment]
     return "host-device" in attachments

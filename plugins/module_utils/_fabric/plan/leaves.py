@@ -40,7 +40,7 @@ class Leaves:
     def aggregates(self, unit: Unit | None, rail: Rail, planners: t.Iterable[Planner]) -> dict[str, str | None]:
         """Return ``aggregate`` and ``aggregate6``: the networks that the leaf of a unit advertises.
 
-        :param planners: that of each family of the rail.
+        :param planners: the planner of each family of the rail.
         """
         found: dict[str, str | None] = {"aggregate" + suffix: None for suffix in SUFFIX.values()}
         for planner in planners:

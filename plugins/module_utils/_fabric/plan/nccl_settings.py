@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
 
 # Name of an RDMA device, and the number of its port; None: any port of the device.
 RdmaPort = t.Tuple[str, t.Optional[int]]
-# Variable of NCCL -> that of UCX.
+# Variable of NCCL -> variable of UCX.
 _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 Variables = t.Mapping[str, t.Any]
 
