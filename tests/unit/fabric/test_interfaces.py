@@ -148,6 +148,22 @@ def test_overrides_merge_the_keys_of_a_bond() -> None:
     assert fourth["lower"]["bond"] is None and fourth["lower"]["functions"][0]["pci"] == "0000:18:00.0"
 
 
+@pytest.mark.parametrize(
+    ("base", "own", "expected"),
+    [
+        ({"lacp_rate": "slow", "min_links": 2}, {"mode": "active-backup"}, ("active-backup", None, None, None)),
+        ({"hash_policy": "layer2", "min_links": 2}, {"mode": "balance-xor"}, ("balance-xor", "layer2", None, None)),
+        ({"mode": "active-backup", "primary": "ens2f0np0"}, {"mode": "802.3ad"}, ("802.3ad", "layer3+4", "fast", None)),
+        ({"lacp_rate": "slow"}, {"min_links": 1}, ("802.3ad", "layer3+4", "slow", 1)),
+    ],
+)
+def test_an_override_of_the_mode_replaces_settings_without_effect(base: Row, own: Row, expected: tuple[t.Any]) -> None:
+    nodes = {"ai-1": {"profile": "hgx", "ports": {"gpu1": {"bond": own}}}, "ai-2": {"profile": "hgx"}}
+    bond = ports_of({"gpu1": {"bond": dict(BOND, **base)}}, nodes)[0]["lower"]["bond"]
+    assert tuple(bond[key] for key in ("mode", "hash_policy", "lacp_rate", "min_links")) == expected
+    assert bond["primary"] is None
+
+
 def test_a_bond_of_an_override_replaces_the_function_of_the_profile() -> None:
     nodes = {"ai-1": {"profile": "hgx"}, "ai-2": {"profile": "hgx", "ports": {"gpu1": {"bond": BOND}}}}
     first, second = (

@@ -28,8 +28,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     CONNECTED,
-    NETDEV_MAX,
     NO_IPOIB,
+    PARENT_MAX,
     Infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
@@ -366,6 +366,6 @@ CHILD = rule(
 def _children(ports: t.Iterable[Port], report: Report) -> None:
     """Report netdevs whose names are too long for child interfaces."""
     for port in ports:
-        if port.interface is not None and len(port.interface) > NETDEV_MAX:
-            message = "%s has more than %d characters" % (shown(port.interface), NETDEV_MAX)
+        if port.interface is not None and len(port.interface) > PARENT_MAX:
+            message = "%s has more than %d characters" % (shown(port.interface), PARENT_MAX)
             report.add(CHILD, port.path, message, "give the port a shorter name")

@@ -27,9 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.inte
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
-
-# IFNAMSIZ without the zero.
-NETDEV_MAX = 15
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import NETDEV_MAX
 
 _SECOND = 'gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}'
 _MEMBERS = 'members: [{pci: "0000:0b:00.0", netdev: nic1}, {pci: "0000:0b:00.1", netdev: nic2}]'

@@ -41,11 +41,6 @@ class Member(t.NamedTuple):
     port: int | None = None
 
     @property
-    def identified(self) -> bool:
-        """Whether a key identifies the function."""
-        return self.netdev is not None or self.renamed
-
-    @property
     def renamed(self) -> bool:
         """Whether ``netdev`` is a new name, because another key identifies the function."""
         return is_renamed(self)
@@ -68,8 +63,15 @@ class Bond(t.NamedTuple):
     members: tuple[Member, ...] = ()
 
     def over(self, base: Bond) -> Bond:
-        """Return the bond with the settings of ``base`` that it does not have. Members replace all of ``base``."""
-        return Bond._make(base_value if own in (None, ()) else own for own, base_value in zip(self, base))
+        """Return the bond with the settings of ``base`` that it does not have. Members replace all of ``base``.
+
+        Settings of ``base`` without effect in another mode of this bond do not apply.
+        """
+        useless = [key for key, modes in SETTING_MODES.items() if self.mode and self.mode not in modes]
+        return Bond._make(
+            of_base if own in (None, ()) and key not in useless else own
+            for key, own, of_base in zip(self._fields, self, base)
+        )
 
     def host_variable(self, managed: bool) -> dict[str, t.Any]:
         """Return the settings with their defaults. Settings of a bond of others, if not in the file, stay None."""
