@@ -616,7 +616,7 @@ def test_networks_that_are_cut_by_rail_stay_so() -> None:
 
 
 def test_networks_without_an_order_are_asked() -> None:
-    """Each node has another order of the rails."""
+    """The rails of a node are in another order on each node."""
     offsets = {1: (0, 1, 2, 3), 2: (3, 2, 1, 0), 3: (1, 0, 3, 2)}
 
     def text(node: int, rail: int) -> str:
@@ -700,7 +700,7 @@ def test_rails_to_storage_of_other_models_are_matched_by_network() -> None:
     for row in second["rdma"]:
         row["pci"] = row["pci"].replace("0000:a", "0000:b")
     infos = nodes(two_kinds(), lambda number: {"storage%d" % at: "10.24%d.0.%d/24" % (at, number) for at in (1, 2)}, 3)
-    # the other model has the opposite order of cables
+    # the cables of the other model are in the other order
     others = nodes(second, lambda number: {"storage%d" % at: "10.24%d.0.%d/24" % (3 - at, number + 3) for at in (1, 2)})
     infos += [NodeInfo("ai-%d" % (number + 3), None, each.result) for number, each in enumerate(others, 1)]
     outcome, file = discovered(infos, IB)

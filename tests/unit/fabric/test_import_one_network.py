@@ -154,7 +154,7 @@ def test_one_pool_of_nv_ipam_with_exclusions_leaves_addresses_for_ports() -> Non
 
 
 def test_one_range_of_whereabouts_in_several_networks_is_one_pool() -> None:
-    """whereabouts has one record of allocations for a range, so two pools must not contain one address."""
+    """whereabouts has one record of allocations for a range, so no address is in two pools."""
     text = re.sub("172.16.[123]", "172.16.8", WHEREABOUTS)
     outcome = of_text(text)
     (each,) = [each for each in outcome.findings if each.finding.code == "IM328"]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Verdicts on bonds, VLANs, shared RDMA devices and one network, and facts that contradict the plan.
 
-``rail_info`` reports such rows. Names, states and MAC addresses of bonds come from two guests of Debian 13 with
+The rows are those of ``rail_info``. Names, states and MAC addresses of bonds are those of two guests of Debian 13 with
 igb ports, and ``mlx5_bond_0`` on the first member with its netdev is what ``rdma link`` shows with RoCE LAG (public
 reports of clusters).
 """
@@ -481,7 +481,7 @@ def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None
     hears(world, NODE, "b1", "leaf9-99")
     failure = only_failure(world.document(), "RV705", NODE, "stor3")
     assert (failure["expected"], failure["found"]) == ("b1 on leaf2 swp3s2", "b1 on leaf9-99 swp3s2")
-    # the rail has both leaves, and the cables of the members are swapped
+    # both leaves are those of the rail, and the cables of the members are swapped
     world = planned()
     rows = {row["netdev"]: row for row in world.infos[NODE]["lldp"]}
     rows["b0"]["system"], rows["b1"]["system"] = "leaf2", "leaf1"
@@ -573,7 +573,7 @@ def test_the_rdma_device_of_an_unmanaged_port_is_still_that_of_hosts_yml() -> No
     assert (failure["code"], failure["playbook"]) == ("RV406", "playbooks/hosts.yml --limit ai-2")
 
 
-# -- interfaces without a NIC (case 1) ---------------------------------------------------------------------------------
+# -- interfaces that are not of a NIC (case 1) -------------------------------------------------------------------------
 
 BY_NAME = PLAIN.replace('{netdev: ens1, pci: "0000:18:00.0", rdma: mlx5_0}', "{netdev: storage0, rdma: mlx5_0}")
 KINDS = {
@@ -899,7 +899,7 @@ def test_an_answer_from_another_port_of_the_node_is_named_although_the_settings_
     assert "ens3 answers for" in failure["found"] and failure["rails"] == ["gpu03", "gpu01"]
     # replies that another port has received prove nothing
     assert world.document()["proof"]["gpu01"]["state"] == "failed"
-    # the planned port has the address
+    # the address is that of the planned port
     for rows in world.probes.values():
         for row in rows:
             row["macs"] = [mac(world, row["rail"], row["peer"])]

@@ -148,10 +148,10 @@ def _mode(fabric: Fabric, variants: Variants, report: Report) -> None:
     using = [kinds for kinds in map(variants.kinds_of, variants.with_unused()) if len(kinds) > 1]
     every = {kind for kinds in using for kind in kinds}
     every.add((fabric.attachment, fabric.link_layer))
+    needs_shared = any(facts.rdma_modes(*each)[0] == SHARED and each[0] != HOST for each in every)
     for attachment, layer in sorted((name, layer) for name, layer in every if name and layer):
         kind = ATTACHMENTS[attachment]
         modes = facts.rdma_modes(attachment, layer)
-        needs_shared = any(facts.rdma_modes(*each)[0] == SHARED and each[0] != HOST for each in every)
         if fabric.rdma_mode not in kind.modes:
             reason = MODE_REASONS[attachment, fabric.rdma_mode]
             message = "%s needs the RDMA mode %s: %s" % (attachment, modes[0], reason)
