@@ -393,7 +393,7 @@ _ONE = "subnet: 172.16.11.0/24, gateway: .254, "
     ],
     ids=["hosts", "pods and hosts", "taken", "gateway"],
 )
-def test_an_address_that_two_rails_have_is_reported_with_what_to_write(rails: str, words: str) -> None:
+def test_lint_reports_addresses_of_two_rails_with_a_remedy(rails: str, words: str) -> None:
     (text,) = found(fabric(rails), "RY311")
     assert words in text and "numbering: node" in text and "its own ranges" in text
 
