@@ -50,7 +50,7 @@ def rails_of(port: str) -> tuple[RailSpec, ...]:
         ),
     ],
 )
-def test_the_agent_reads_the_interface_and_its_functions(port: str, netdev: str, lower: LowerSpec) -> None:
+def test_the_agent_reads_the_interface_and_what_is_below_it(port: str, netdev: str, lower: LowerSpec) -> None:
     stacked, plain = rails_of(port % MEMBERS if "%s" in port else port)
     assert (stacked.netdev, stacked.pci, stacked.lower) == (netdev, None, lower)
     assert stacked.functions == lower.functions
