@@ -36,7 +36,7 @@ def ports(words: str) -> str:
             "netdev: net{n:02}, port: 1",
             "RY418",
             "profiles.hgx.ports.gpu01.port",
-            "the card is not known (and 23 more ports)",
+            "does not identify a card (and 23 more ports)",
         ),
         (
             "netdev: net{n:02}, gpu: {gpu}",

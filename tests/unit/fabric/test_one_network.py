@@ -29,7 +29,7 @@ SIZE = 256
 
 @dataclass
 class Drawn:
-    """A fabric file whose rails are in one network, and what it states.
+    """A fabric file whose rails have one network, and its values.
 
     ``hosts``, ``pods``: places in the network, in the order of the file. ``nodes``: the section of the file.
     """
@@ -375,25 +375,25 @@ _ONE = "subnet: 172.16.11.0/24, gateway: .254, "
     [
         (
             "gpu[01:02]: {%shosts: .1-.100}" % _ONE,
-            "172.16.11.1-172.16.11.100 is in hosts of gpu01 and in hosts of gpu02",
+            "hosts of gpu01 and hosts of gpu02 both have 172.16.11.1-172.16.11.100, and both rails have the subnet",
         ),
         (
             "gpu01: {%shosts: .1-.10, pods: .20-.50}\ngpu02: {%shosts: .50-.60, pods: .70-.90}" % (_ONE, _ONE),
-            "172.16.11.50 is in pods of gpu01 and in hosts of gpu02",
+            "pods of gpu01 and hosts of gpu02 both have 172.16.11.50, and",
         ),
         (
             "gpu01: {%shosts: .1-.10}\ngpu02: {%shosts: .11-.20, taken: {switches: .9-.10}}" % (_ONE, _ONE),
-            "172.16.11.9-172.16.11.10 is in hosts of gpu01 and in taken.switches of gpu02",
+            "hosts of gpu01 and taken.switches of gpu02 both have 172.16.11.9-172.16.11.10, and",
         ),
         (
             "gpu01: {subnet: 172.16.11.0/24, gateway: .30, hosts: .1-.10}\n"
             "gpu02: {subnet: 172.16.11.0/24, hosts: .21-.30}",
-            "172.16.11.30 is in gateway of gpu01 and in hosts of gpu02",
+            "gateway of gpu01 and hosts of gpu02 both have 172.16.11.30, and",
         ),
     ],
     ids=["hosts", "pods and hosts", "taken", "gateway"],
 )
-def test_an_address_that_two_rails_have_is_reported_with_what_to_write(rails: str, words: str) -> None:
+def test_lint_reports_addresses_of_two_rails_with_a_remedy(rails: str, words: str) -> None:
     (text,) = found(fabric(rails), "RY311")
     assert words in text and "numbering: node" in text and "its own ranges" in text
 
@@ -685,3 +685,10 @@ def test_every_form_of_the_section_can_have_one_network(rails: str) -> None:
     assert (
         of_ports(planned(text), "") == of_ports(planned(common), "") == ["10.248.0.%d" % last for last in (1, 2, 3, 4)]
     )
+
+
+@pytest.mark.parametrize("numbering", ["nodes", "[node]", "2"])
+def test_an_invalid_numbering_is_one_finding(numbering: str) -> None:
+    findings = lint(fabric("gpu[01:02]: {%shosts: .1-.100, numbering: %s}" % (_ONE, numbering)).encode()).findings
+    (text,) = [finding.text() for finding in findings if finding.severity == "error"]
+    assert "rails.gpu[01:02].numbering" in text

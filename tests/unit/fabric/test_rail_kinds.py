@@ -262,7 +262,7 @@ def test_a_stated_mode_must_suit_all_rails(storage: str) -> None:
     assert (found.code, found.place, found.remedy) == ("RY502", "fabric.rdma_mode", "write shared")
 
 
-def test_a_rail_of_the_nodes_processes_has_no_preference() -> None:
+def test_a_rail_without_pods_does_not_determine_the_rdma_mode() -> None:
     for name, mode in (("spiderpool-host", "exclusive"), ("agent-host", "shared"), ("cni", "exclusive")):
         assert planned(mixed(name))["nodes"][0]["rdma_mode"] == mode
 
@@ -371,7 +371,7 @@ def test_a_plan_of_any_kinds_can_be_applied(text: str) -> None:
         ),
     ],
 )
-def test_values_of_a_rail_that_do_not_fit_are_named_at_the_rail(
+def test_findings_about_values_of_a_rail_have_the_place_of_the_rail(
     general: str, storage: str, more: str, code: str, place: str
 ) -> None:
     compute = IPOIB if "ipoib" in general else "mode: none"

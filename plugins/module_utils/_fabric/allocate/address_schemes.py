@@ -73,8 +73,8 @@ class Problem:
 class Part(t.NamedTuple):
     """The part of a rail in a network that several rails have in common.
 
-    ``number``: that of the rail among these ``rails``, from 1. ``others``: how many addresses the other rails have in
-    ranges of their own. ``one_pool``: pods of all these rails get addresses from one pool.
+    ``number``: the number of the rail, from 1, of ``rails``. ``others``: how many addresses the other rails have in
+    their own ranges. ``one_pool``: pods of all these rails get addresses from one pool.
     """
 
     number: int
@@ -116,7 +116,7 @@ class Scheme:
 
     @property
     def divided(self) -> Part | None:
-        """The rail's part of ``pods`` and ``hosts``; None if all their addresses are those of the rail."""
+        """The rail's part of ``pods`` and ``hosts``; None if the rail has all their addresses."""
         return self.part if self.numbering else None
 
     @property
@@ -137,7 +137,7 @@ class Scheme:
 
 
 def _equal_part(pool: Ranges | None, part: Part) -> Ranges | None:
-    """Return one of as many equal parts of a pool as there are rails. The rest at its end is in no part."""
+    """Return the part of a rail, if all rails get equal parts of a pool. No part contains the rest at its end."""
     size = pool.size // part.rails if pool else 0
     return pool.cut((part.number - 1) * size, size) if pool else None
 
@@ -211,10 +211,9 @@ class Capacity:
 
     ``network``, ``broadcast``: network addresses (IPv6: those of any router) and broadcast addresses. ``gateway``,
     ``hosts``, ``pods``: addresses of gateways, ports and pods. ``reserved``: addresses in ``taken``. ``idle``:
-    addresses that cannot be assigned. ``rails``: addresses of other rails with the same network; None: there are none.
-    These numbers add up to ``addresses``. ``nodes``: the maximum number of nodes;
-    None: no limit. ``share``: addresses for the pods of a node; None: all nodes share them. ``needed``: addresses that
-    pods need; None: unknown.
+    addresses that cannot be assigned. ``rails``: addresses of other rails with the same network; None without such
+    rails. These numbers add up to ``addresses``. ``nodes``: the maximum number of nodes; None: no limit. ``share``:
+    addresses for the pods of a node; None: all nodes share them. ``needed``: addresses that pods need; None: unknown.
     """
 
     addresses: int

@@ -61,7 +61,7 @@ class NetworkPerNodePlanner(Planner):
         self.length = length if self._fits and length is not None else net.prefix
         # Addresses of a node, and of a unit, whose places are rounded up to a power of two.
         self._size = 1 << self.bits - self.length
-        # Prefix length and addresses of all that a node has in this network, and the rail's place in it.
+        # Prefix length and size of the part of a node, which contains the networks of all its rails.
         self._each = self.length if aggregate is None or not self._fits else aggregate
         self._stride = 1 << self.bits - self._each
         part = scheme.part if aggregate is not None else None

@@ -43,8 +43,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 class SharedSubnetPlanner(Planner):
     """The modes subnet and block: all nodes share the subnet of the rail; units do not matter.
 
-    Rails of one network are planned one by one, each with its part of the ranges. ``pods`` and ``hosts``: those of the
-    rail without taken addresses; None if no address remains.
+    Each rail of a common network has its own planner, with its part of the ranges. ``pods`` and ``hosts``: ranges of
+    the rail without taken addresses; None if no address remains.
     """
 
     def __init__(self, scheme: Scheme, units: Units | None = None) -> None:
@@ -56,11 +56,11 @@ class SharedSubnetPlanner(Planner):
         hosts, pods = scheme.hosts_of(part), scheme.pods_of(part)
         self.hosts = hosts.without(taken) if hosts else None
         self.pods = pods.without(taken) if pods else None
-        # Addresses from one node to the next in ``hosts``, and from the first of a node to that of this rail.
+        # Distance in ``hosts`` between the addresses of two nodes, and of this rail from the first rail.
         self._stride, self._offset = 1, 0
         if part and scheme.numbering == BY_NODE:
             self._stride, self._offset = part.rails, part.number - 1
-        # The number of rails that divide the ranges, and of those whose pods are in the rail's pool.
+        # How many rails divide the ranges, and how many share the pool for pods.
         self._rails = part.rails if part else 1
         self._pooled = part.rails if part and part.one_pool else 1
         self._step = (scheme.block or 0) if scheme.mode == BLOCK and scheme.pods else 0
@@ -247,7 +247,7 @@ class SharedSubnetPlanner(Planner):
         return size
 
     def _common_addresses(self) -> Range | None:
-        """Return addresses that are for pods and for hosts, on this rail or on two rails; None without such
+        """Return the first addresses that both ``pods`` and ``hosts`` of these rails contain; None without such
         addresses."""
         pods, hosts = self.pods, self.hosts
         if self._rails > 1 and self.scheme.pods and self.scheme.hosts:

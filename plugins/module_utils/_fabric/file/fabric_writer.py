@@ -265,7 +265,7 @@ def _port(port: Port) -> Data:
     keys["bond"] = _bond(port.bond) if port.bond else None
     vlan = port.vlan
     keys["vlan"] = vlan and (vlan.id if vlan.name is None else _without_none(**vlan._asdict()))
-    # A bond or VLAN of null removes that of the base.
+    # With null, a port has no bond or VLAN although its base has one.
     removed = {key: None for key in ("bond", "vlan") if key in port.keys and getattr(port, key) is None}
     return dict(_without_none(**{key: keys[key] for key in _PORT_KEYS}), **removed)
 

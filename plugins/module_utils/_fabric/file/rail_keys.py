@@ -13,12 +13,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 
 
 class RailKeys:
-    """The keys of one rail. Those of the plane take precedence over those of the rail, and these over ``addresses``.
+    """The keys of one rail. The plane takes precedence over the rail, and the rail over ``addresses``.
 
     ``paths``: key -> its place. In texts of generated rails, of ranges of rails and of rails with planes, fields are
     filled with their numbers.
 
-    :param sections: those of the plane, if it has one, and of the rail.
+    :param sections: the sections of the plane, if it has one, and of the rail.
     :param addresses: the section ``addresses``. ``unshared``: keys of it that do not apply to the rail.
     """
 
@@ -38,8 +38,7 @@ class RailKeys:
         self.paths: dict[str, Path] = {}
 
     def section(self, key: str) -> Section | None:
-        """Return the section whose value is used; None if no section has the key. The key is then valid in all
-        sections."""
+        """Return the section whose value is used; None if no section has the key. All sections accept the key."""
         for section in self._sections:
             section.value(key)
         owner = next((section for section in self._sections if section.has(key)), None)

@@ -120,7 +120,10 @@ def _parameters(section: Section, report: Report) -> dict[str, t.Any]:
 
 
 def read_infiniband(section: Section, report: Report, of_rail: bool = False) -> Infiniband | None:
-    """Return the InfiniBand settings of the fabric, or of a rail, which has no subnet manager; None if it has none."""
+    """Return the InfiniBand settings; None without them.
+
+    :param of_rail: whether a rail has the section, which does not set the subnet manager.
+    """
     own = section.section("infiniband")
     if not own:
         return None

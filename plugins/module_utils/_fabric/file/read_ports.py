@@ -45,7 +45,7 @@ _SINGLE = (*_NAMES, *NUMBERS)
 _MEMBERS = "bond.members."
 MAX_MEMBERS = 8
 MAX_VLAN = 4094
-# A port number of RDMA is a byte (ibv_query_port(3)); 0 is the switch itself.
+# The port number of an RDMA device is a byte (ibv_query_port(3)); only switches use 0.
 MAX_RDMA_PORT = 254
 
 # Key -> its texts with their places. Only gpu can have several. Keys below bond and vlan are ``bond.mode``,
@@ -144,7 +144,7 @@ _KINDS = {
 def port_texts(section: Section, on_rail: bool = True) -> Texts:
     """Return the keys of a port in a section, as texts.
 
-    :param on_rail: whether the port is on a rail. Other ports are functions, so that their cards are known.
+    :param on_rail: whether the port belongs to a rail. Other ports are functions, which identify their cards.
     """
     texts: Texts = {}
     for key in _SINGLE:
@@ -217,12 +217,14 @@ def _vlan_texts(section: Section, texts: Texts) -> None:
             texts["vlan.id"] = [(text, section.path + ("vlan",))]
         return
     own = section.section("vlan")
-    for key in ("id", "name") if own else ():
-        text = own.text(key) if own else None
+    if own is None:
+        return
+    filled(own, section.report, "its number")
+    for key in ("id", "name"):
+        text = own.text(key)
         if text is not None:
-            texts["vlan." + key] = [(text, section.path + ("vlan", key))]
-    if own:
-        own.done()
+            texts["vlan." + key] = [(text, own.path + (key,))]
+    own.done()
 
 
 def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
@@ -258,7 +260,7 @@ def _values(texts: Texts, prefix: str, report: Report) -> dict[str, t.Any]:
 
 
 def _named(kind: _Kind, text: str, place: Path, name: bool, report: Report) -> str | None:
-    """Return the value of a text. An invalid one is reported, and None unless it is a name."""
+    """Return the value of a text. An invalid text is reported; it remains the value if it is a name, or else None."""
     value = kind.make(text)
     if value is None:
         report.add(kind.rule, place, "%s is %s" % (shown(text), kind.problem), kind.remedy)

@@ -26,7 +26,7 @@ KIND_KEYS = ("role", "link_layer", "attachment", "qos", "infiniband")
 
 
 def read_kind(fabric: Fabric, rail: Rail, own: Section, report: Report) -> Section | None:
-    """Read the kind of a rail. Return its section ``qos``, whose values override those of the fabric; None without one.
+    """Read the kind of a rail. Return its section ``qos``, which overrides values of the fabric; None without one.
 
     Without ``link_layer``, an attachment that does not support the fabric's link layer determines it.
 

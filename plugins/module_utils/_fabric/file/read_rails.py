@@ -80,7 +80,7 @@ QosSection = t.Tuple[Rail, Section]
 
 
 def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> list[QosSection]:
-    """Read the rails. Return those with a section ``qos``, which is read after that of the fabric."""
+    """Read the rails. Return the rails with a section ``qos``, which needs the QoS of the fabric first."""
     if not filled(section, report, "each rail, or a generator with count"):
         return []
     reader = _Reader(fabric, section, addresses, report)

@@ -28,8 +28,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     CONNECTED,
-    NETDEV_MAX,
     NO_IPOIB,
+    PARENT_MAX,
     Infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
@@ -280,8 +280,8 @@ NO_INTERFACE = rule(
     "RY545 setting-of-missing-interface: Setting of an interface that InfiniBand ports without IPoIB do not have",
     _NO_IPOIB % ("mode: prefix, node_prefix: 24, subnet: 172.16.0.0/17", "mode: none"),
     _NO_IPOIB % ("mode: none", "mode: none"),
-    why="With ipoib_mode: none, a port is an RDMA device without a netdev: nothing can have an address, a name or a"
-    " partition's child interface.",
+    why="With ipoib_mode: none, a port has an RDMA device and no netdev, so it has no address, no name and no child"
+    " interface of a partition.",
 )
 
 
@@ -330,7 +330,7 @@ NOT_PODS = rule(
 
 
 def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Check the partition keys of each variant: those of the rail, its own, or the fabric's."""
+    """Check the partition keys that the rail, the variant or the fabric sets."""
     for variant in variants.with_unused():
         names = variants.rails_of(variant)
         rails = [rail for rail in fabric.rails if rail.name in names]
@@ -366,6 +366,6 @@ CHILD = rule(
 def _children(ports: t.Iterable[Port], report: Report) -> None:
     """Report netdevs whose names are too long for child interfaces."""
     for port in ports:
-        if port.interface is not None and len(port.interface) > NETDEV_MAX:
-            message = "%s has more than %d characters" % (shown(port.interface), NETDEV_MAX)
+        if port.interface is not None and len(port.interface) > PARENT_MAX:
+            message = "%s has more than %d characters" % (shown(port.interface), PARENT_MAX)
             report.add(CHILD, port.path, message, "give the port a shorter name")

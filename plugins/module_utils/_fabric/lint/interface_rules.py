@@ -27,9 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.inte
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
-
-# IFNAMSIZ without the zero.
-NETDEV_MAX = 15
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import NETDEV_MAX
 
 _SECOND = 'gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}'
 _MEMBERS = 'members: [{pci: "0000:0b:00.0", netdev: nic1}, {pci: "0000:0b:00.1", netdev: nic2}]'
@@ -102,14 +100,15 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 _supported(fabric, link_layer, attachment, port, report)
         if stacked:
             _shared(ports, report)
+            _names(ports, report)
 
 
 ABOVE = rule(
     "RY450 interface-above-function: Bond, VLAN or bridge that is described as a function",
     _first("netdev: bond0, rdma: mlx5_gpu01"),
     _first(_BOND + ", rdma: mlx5_gpu01"),
-    why="A port is found by its functions. A bond or VLAN has its members, and its RDMA device is that of the interface"
-    " below it, so the file must describe what the interface consists of.",
+    why="Railyard finds a port by its functions. The members of a bond or the parent of a VLAN have them, and the RDMA"
+    " device, so the file must describe the bond or VLAN.",
     suppressible=True,
 )
 
@@ -139,10 +138,10 @@ def _named_as_function(link_layer: str | None, port: Port, report: Report) -> bo
         for pattern, what, remedy in _ABOVE:
             if pattern.match(name):
                 remedy = remedy.replace("%s", name) + (owned if "bond:" in remedy or "vlan:" in remedy else "")
-                report.add(ABOVE, path, "%s is %s, and not of a function" % (shown(name), what), remedy)
+                report.add(ABOVE, path, "%s is %s, but netdev is the name of a function" % (shown(name), what), remedy)
                 break
     if port.rdma and _LAG_DEVICE.match(port.rdma) and not port.bond and not report.within(port.path):
-        message = "%s is the RDMA device of a bond, and the port of %s has none" % (port.rdma, port.rail)
+        message = "%s is the RDMA device of a bond, and the port of %s has no bond" % (port.rdma, port.rail)
         remedy = "write bond: {name: bond0, members: [{pci: ...}, {pci: ...}]} in place of netdev and pci" + owned
         report.add(ABOVE, port.paths.get("rdma", port.path), message, remedy)
     return False
@@ -158,11 +157,11 @@ IDENTITY = rule(
     "RY452 function-beside-bond: Port with a bond and with keys of a function",
     _first('pci: "0000:0b:00.0", ' + _BOND),
     _first(_BOND),
-    why="A bond is found by its members, each of which has the keys of a function.",
+    why="Railyard finds a bond by its members. Each member has the keys of a function.",
 )
 
 SETTING = rule(
-    "RY453 bond-setting-without-effect: Setting that the mode of a bond does not have",
+    "RY453 bond-setting-without-effect: Setting that the mode or the members of a bond do not support",
     _first(_BOND.replace("bond0", "bond0, mode: active-backup, lacp_rate: fast")),
     _first(_BOND.replace("bond0", "bond0, mode: active-backup, primary: nic1")),
 )
@@ -197,6 +196,12 @@ def _bond(port: Port, bond: Bond, variant: Variant, report: Report) -> None:
         if getattr(bond, key) is not None and mode not in modes:
             message = "%s has no effect in the mode %s" % (key, mode)
             report.add(SETTING, path + (key,), message, "remove it, or set mode: %s" % " or ".join(modes))
+    if bond.min_links and mode == LACP and bond.min_links > len(bond.members):
+        message = "min_links is %d, and the bond has %d members, so it is never up" % (
+            bond.min_links,
+            len(bond.members),
+        )
+        report.add(SETTING, path + ("min_links",), message, "write %d or less" % len(bond.members))
     if bond.primary and bond.primary not in [member.netdev for member in bond.members]:
         message = "primary %s is not the netdev of a member" % shown(bond.primary)
         report.add(SETTING, path + ("primary",), message, "write the netdev of a member, and set it there too")
@@ -214,8 +219,8 @@ VLAN = rule(
     "RY455 incomplete-vlan: VLAN without a number or a name",
     _first('pci: "0000:0b:00.0", vlan: 100'),
     _first('pci: "0000:0b:00.0", netdev: enp11s0, vlan: 100'),
-    why="The name of the interface of a VLAN is that of the netdev below it, a full stop and the number, unless the"
-    " file has another. The kernel accepts at most 15 characters.",
+    why="By default, the interface of a VLAN has the name of its parent, a full stop and the number. The kernel accepts"
+    " at most 15 characters.",
 )
 
 
@@ -227,7 +232,7 @@ def _vlan(port: Port, report: Report) -> None:
     if vlan.id is None:
         report.add(VLAN, path, "the VLAN has no number", "write vlan: {id: 100, name: %s}" % vlan.name)
     elif port.rdma_netdev is None:
-        report.add(VLAN, path, "the VLAN needs the name of the netdev below it", "add netdev")
+        report.add(VLAN, path, "the VLAN needs the name of its parent", "add netdev")
     elif name is not None and len(name) > NETDEV_MAX:
         message = "%s has more than %d characters" % (shown(name), NETDEV_MAX)
         report.add(VLAN, path, message, "write vlan: {id: %d, name: %s}" % (vlan.id, port.rail[:NETDEV_MAX]))
@@ -237,8 +242,8 @@ UNSUPPORTED = rule(
     "RY456 attachment-on-bond: Attachment that a bond or VLAN does not support",
     "fabric: {name: ai, attachment: sriov, provider: spiderpool, mtu: 4200, vfs: {count: 4}}\n" + _first(_BOND),
     _first(_BOND),
-    why="The driver makes no RoCE LAG of ports with VFs, except in the switchdev mode. The kernel moves no bond to"
-    " another network namespace, and the RDMA device of a VLAN stays with the interface below it.",
+    why="The driver makes no RoCE LAG of ports with VFs, except in the switchdev mode. The kernel does not move bonds"
+    " to other network namespaces, and the RDMA device of a VLAN stays with its parent.",
 )
 
 ON_INFINIBAND = rule(
@@ -253,7 +258,7 @@ NO_NETDEV = rule(
     "RY458 members-without-netdev: Bond whose members have no names that the device plugin needs",
     _first(re.sub(r", netdev: nic\d", "", _BOND)),
     _first(_BOND),
-    why="k8s-rdma-shared-dev-plugin finds PCI functions by the names of their netdevs, and knows no bonds.",
+    why="k8s-rdma-shared-dev-plugin finds PCI functions by the names of their netdevs, and does not support bonds.",
 )
 
 
@@ -270,7 +275,7 @@ def _supported(fabric: Fabric, link_layer: str | None, attachment: str | None, p
         return
     reason = None
     if known.vfs and port.bond:
-        reason = "the driver makes no RDMA device of a bond whose ports have VFs"
+        reason = "the driver creates no RDMA device for a bond whose ports have VFs"
     elif known.name == "host-device":
         reason = "the kernel moves no bond to a pod" if port.bond else "its RDMA device stays on the node"
     if reason:
@@ -289,8 +294,8 @@ SHARED = rule(
     "RY459 function-of-two-ports: Function below two interfaces that do not share it",
     example_file.ports("gpu01: {%s}" % _BOND, 'gpu02: {netdev: nic3, pci: "0000:0b:00.1"}'),
     example_file.ports("gpu01: {%s, vlan: 100}" % _BOND, "gpu02: {%s, vlan: 200}" % _BOND),
-    why="A member of a bond has no traffic of its own, and the kernel makes no macvlan interface on it. Only VLANs of"
-    " one bond or function can be the interfaces of several rails.",
+    why="A member carries only the traffic of its bond, and the kernel refuses macvlan interfaces on it. Several rails"
+    " can share a bond or function only through VLANs of it.",
 )
 
 TWO_DEVICES = rule(
@@ -319,9 +324,9 @@ def _shared(ports: t.Mapping[str, Port], report: Report) -> None:
             report.add(SHARED, port.paths.get("bond", port.path), message, "write the same bond at both ports")
             continue
         if shares_netdev(beside, port) and (beside.rdma, beside.rdma_port) != (port.rdma, port.rdma_port):
-            message = "%s has one RDMA device, and the port of %s has another than that of %s" % (
-                *(port.rdma_netdev, port.rail),
-                beside.rail,
+            message = "%s has one RDMA device, but the ports of %s and %s have different ones" % (
+                *(port.rdma_netdev, beside.rail),
+                port.rail,
             )
             place = port.paths.get("rdma", port.path)
             report.add(TWO_DEVICES, place, message, "write the same rdma at both ports, or at neither")
@@ -329,22 +334,59 @@ def _shared(ports: t.Mapping[str, Port], report: Report) -> None:
 
 
 def _shared_functions(port: Port, owners: dict[tuple[str, str], tuple[Port, int]], report: Report) -> None:
-    """Report the first function of a port that another port, or another member, has. ``owners``: of each identity."""
+    """Report the first function of a port that another port, or another member, has.
+
+    :param owners: identity of a function -> the port that has it, and the number of the function.
+    """
     for at, function in enumerate(port.functions):
         for key, value in _identities(function):
             first, number = owners.setdefault((key, value), (port, at))
             if (first is port and number == at) or shares_netdev(first, port):
                 continue
             if first is port:
-                message, remedy = "%s %s is of two members" % (key, shown(value)), "correct one of them"
+                message, remedy = "two members have the %s %s" % (key, shown(value)), "correct one of them"
             elif first.bond or first.vlan or port.bond or port.vlan:
-                message = "%s %s is also below the port of %s" % (key, shown(value), first.rail)
+                message = "the ports of %s and %s use the same function: %s %s" % (
+                    *(first.rail, port.rail, key),
+                    shown(value),
+                )
                 remedy = "correct it for the port of %s; for two VLANs, write the same netdev or bond at both"
                 remedy = remedy % port.rail
             else:
                 continue
             report.add(SHARED, port.function_path(at), message, remedy)
             return
+
+
+NAME_TWICE = rule(
+    "RY461 name-of-two-netdevs: Bond or VLAN with the name of another netdev of the node",
+    _first('pci: "0000:0b:00.0", netdev: nic1, vlan: {id: 100, name: nic1}'),
+    _first('pci: "0000:0b:00.0", netdev: nic1, vlan: {id: 100, name: enp11v100}'),
+)
+
+
+def _names(ports: t.Mapping[str, Port], report: Report) -> None:
+    """Report names that netdevs of two kinds have. Other rules report two functions, bonds or VLANs with one name."""
+    owners: dict[str, tuple[str, Port]] = {}
+    for port in ports.values():
+        if report.within(port.path):
+            continue
+        netdevs = [("netdev", function.netdev) for function in port.functions]
+        netdevs += [("bond", port.bond.name)] if port.bond else []
+        netdevs += [("vlan", port.interface)] if port.vlan else []
+        for kind, name in netdevs:
+            first, owner = owners.setdefault(name, (kind, port)) if name else (kind, port)
+            if first != kind:
+                message = "%s is the name of the %s of %s and of the %s of %s" % (
+                    *(name, _KINDS[first], owner.rail),
+                    *(_KINDS[kind], port.rail),
+                )
+                report.add(NAME_TWICE, port.paths.get(kind, port.path), message, "give each netdev its own name")
+                break
+
+
+# Key of a port -> the netdev that it describes.
+_KINDS = {"netdev": "function", "bond": "bond", "vlan": "VLAN"}
 
 
 def _identities(function: t.Any) -> t.Iterator[tuple[str, str]]:

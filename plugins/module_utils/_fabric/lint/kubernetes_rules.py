@@ -96,7 +96,7 @@ def _attachments(fabric: Fabric, variants: Variants, report: Report) -> None:
     if not kinds and fabric.attachment:
         kinds = {fabric.attachment: ("fabric", "attachment")}
     for rail in fabric.rails:
-        # Beside rails for pods, a rail can be for processes of the node only.
+        # Only processes of the node use a rail with the attachment host, beside rails for pods.
         if rail.attachment and not (rail.attachment == HOST and facts.kubernetes):
             kinds.setdefault(rail.attachment, rail.paths["attachment"])
     for attachment, path in kinds.items():
@@ -379,21 +379,20 @@ def _one_resource(
     owners: dict[str, tuple[str, str]],
     report: Report,
 ) -> None:
-    """Report netdevs that are on different rails on different nodes. VLANs of one netdev are several rails."""
-    # Netdev -> its rails, as text.
-    served: dict[str, str] = {}
+    """Report netdevs that serve different rails on different nodes. A netdev with VLANs serves several rails."""
+    served: dict[str, list[str]] = {}
     for rail, port in ports.items():
         if rail not in networks or report.within(port.path):
             continue
-        for function in port.functions if port.bond else (port,):
-            name = function.netdev
-            if name is not None:
-                served[name] = "%s and %s" % (served[name], rail) if name in served else rail
+        for function in port.functions:
+            if function.netdev is not None:
+                served.setdefault(function.netdev, []).append(rail)
     for netdev, rails in served.items():
-        other, first = owners.setdefault(netdev, (rails, node.name))
-        if other != rails:
-            port = ports[rails.partition(" ")[0]]
-            message = "%s is on %s here, and on %s it is on %s" % (netdev, rails, first, other)
+        text = " and ".join(rails)
+        other, first = owners.setdefault(netdev, (text, node.name))
+        if other != text:
+            port = ports[rails[0]]
+            message = "%s serves %s here, and %s on %s" % (netdev, text, other, first)
             remedy = "give each rail's port the same netdev on all nodes, with pci to identify it"
             report.add(NETDEV_RAILS, port.paths.get("netdev", port.path), message, remedy)
 

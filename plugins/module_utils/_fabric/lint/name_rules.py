@@ -80,7 +80,7 @@ profiles:
 """,
     example_file.PORTS,
     WARNING,
-    why="The kernel and udev give these names only to InfiniBand ports. It makes no macvlan and no ipvlan on them.",
+    why="Only InfiniBand ports get these names. The kernel refuses macvlan and ipvlan interfaces on them.",
 )
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""RY3xx: networks of rails: those that overlap, and those that several rails have in common."""
+"""RY3xx: networks of rails that overlap, and networks that several rails have in common."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
     for network in common:
         if any(scheme.numbering or scheme.node_aggregate is not None for scheme in network.schemes):
             _settings(network, report)
-        else:
+        elif not any(report.has(rail.where("numbering")) for rail in network.rails):
             _ranges(network, report)
     _numbering(fabric, report)
     _destination(fabric, common, report)
@@ -106,7 +106,7 @@ def _subnet_path(rail: Rail, net: Network) -> Path:
 
 
 class _Use(t.NamedTuple):
-    """A range of a network, and the rail and key of the file for which it is."""
+    """A range of a network, with the rail and the key that set it."""
 
     part: Range
     rail: Rail
@@ -135,15 +135,9 @@ def _ranges(common: CommonNetwork, report: Report) -> None:
         for other in highest:
             if other.rail is not use.rail and (use.key in _ASSIGNED or other.key in _ASSIGNED):
                 first, second = sorted((other, use), key=lambda each: each.rail.number)
-                message = "%s and %s are in %s, and %s is in %s of %s and in %s of %s" % (
-                    first.rail.name,
-                    second.rail.name,
-                    common.network,
-                    first.part.overlap(second.part),
-                    first.key,
-                    first.rail.name,
-                    second.key,
-                    second.rail.name,
+                message = "%s of %s and %s of %s both have %s, and both rails have the subnet %s" % (
+                    *(first.key, first.rail.name, second.key, second.rail.name),
+                    *(first.part.overlap(second.part), common.network),
                 )
                 remedy = "give each rail its own ranges, or write numbering: node or numbering: rail, which divide them"
                 report.add(RAILS_OVERLAP, _subnet_path(second.rail, common.network), message, remedy)
@@ -204,8 +198,8 @@ DESTINATION = rule(
     "RY339 destination-routing-on-one-network: Destination routing of rails in one network",
     example_file.fabric(", routing: {mode: destination}") + "\n" + _DIVIDED,
     _DIVIDED,
-    why="Routes by destination send all traffic to a network through one port. Rules by source, which the mode source"
-    " makes, select the port of the source address.",
+    why="Routes by destination send all traffic to a network through one port. The mode source creates rules by source,"
+    " which select the port of the source address.",
 )
 
 
@@ -225,13 +219,13 @@ SOURCES = rule(
     _DIVIDED.replace("gateway: .254, ", ""),
     _DIVIDED,
     WARNING,
-    why="The provider makes rules by source only for interfaces with a default route. Without them, a pod sends TCP and"
-    " UDP from all its rails through one interface. RDMA selects the interface by its GID.",
+    why="The provider creates rules by source only for interfaces with a default route. Without them, a pod sends TCP"
+    " and UDP from all its rails through one interface. RDMA selects the interface by its GID.",
 )
 
 
 def _sources(fabric: Fabric, common: t.Sequence[CommonNetwork], report: Report) -> None:
-    """Report pods that have several interfaces in one network, and whose provider makes no rules by source."""
+    """Report pods with several interfaces in one network, if the provider does not create rules by source."""
     facts = facts_of(fabric.provider)
     if not facts.kubernetes or facts.own_tables:
         return
@@ -239,7 +233,7 @@ def _sources(fabric: Fabric, common: t.Sequence[CommonNetwork], report: Report) 
         routed = fabric.routing.cross_rail and all(scheme.gateway not in (None, NONE) for scheme in network.schemes)
         if network.one_subnet and not routed and all(scheme.pods for scheme in network.schemes):
             rail = network.rails[0]
-            message = "%s have pods in %s without a default route, and %s makes no rules by source for them" % (
+            message = "%s have pods in %s without a default route, and %s creates no rules by source for them" % (
                 named(network.rails),
                 network.network,
                 fabric.provider,

@@ -176,18 +176,18 @@ def _numbers(variants: Variants, report: Report) -> None:
     """Report port numbers without a card, and two ports of a server with one identity."""
     for _variant, ports in variants.tables():
         numbered = [
-            port
+            (port, at)
             for port in ports.values()
-            if (port.sets("port") and not port.slot and not port.serial)
-            or (port.bond and any(each.port and not each.slot and not each.serial for each in port.bond.members))
+            for at, each in enumerate(port.functions)
+            if (port.bond or port.sets("port")) and each.port and not each.slot and not each.serial
         ]
-        unknown = [port for port in numbered if not report.within(port.path)]
+        unknown = [(port, at) for port, at in numbered if not report.within(port.path)]
         # Ports that a variant shares with its profile have been reported with the profile.
         if unknown and len(unknown) == len(numbered):
             more = " (and %d more ports)" % (len(unknown) - 1) if len(unknown) > 1 else ""
-            number = unknown[0].port or next(each.port for each in unknown[0].functions if each.port)
-            message = "port %s without slot or serial: the card is not known%s" % (number, more)
-            place = unknown[0].paths.get("port", unknown[0].path)
+            port, at = unknown[0]
+            message = "port %s without slot or serial does not identify a card%s" % (port.functions[at].port, more)
+            place = port.function_path(at) + ("port",) if port.bond else port.paths["port"]
             report.add(PORT_OF_NOTHING, place, message, "add slot or serial, or remove port")
         _duplicates(ports, report)
 
@@ -255,7 +255,7 @@ def _links(fabric: Fabric, variants: Variants, report: Report) -> None:
         profile = variant.profile
         layers = {rail.name: fabric.link_layer_on(rail) for rail in fabric.rails}
         ports = [("width", port.width, port.path, layers.get(port.rail)) for port in variant.ports.values()]
-        # The expected width of a profile is that of its InfiniBand links.
+        # The expected width of a profile applies to its InfiniBand links.
         of_profile = INFINIBAND if INFINIBAND in [layer for *_port, layer in ports] else fabric.link_layer
         for key, value, path, layer in [("width", profile.expected.get("width"), profile.path, of_profile), *ports]:
             if value is not None and layer == ETHERNET:

@@ -56,7 +56,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
         layers = {fabric.link_layer_on(rail) for rail in rails} or {fabric.link_layer}
         if layers == {INFINIBAND}:
             message = (
-                "DSCP, PFC and ECN are for Ethernet; InfiniBand is lossless, and separates traffic by service levels"
+                "only Ethernet has DSCP, PFC and ECN; InfiniBand is lossless, and separates traffic by service levels"
             )
             report.add(INFINIBAND_QOS, qos.path, message, "remove qos, and set service levels in the subnet manager")
             continue
@@ -85,7 +85,7 @@ CLASSES = rule(
     "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}\n"
     "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, qos: {pfc: []}}\n" + "qos: {dscp: 26}",
     WARNING,
-    why="NCCL_IB_TC is one value for all NICs of a job. Storage rails are not NCCL's, and can have another one.",
+    why="NCCL_IB_TC sets one value for all NICs of a job. NCCL does not use storage rails, which can have another.",
 )
 
 

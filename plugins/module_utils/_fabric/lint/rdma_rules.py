@@ -46,7 +46,7 @@ def _fabric(more: str) -> str:
 
 
 _IPOIB_MTU = 4092
-# The largest MTU of Ethernet cards; that of InfiniBand is larger, in connected mode.
+# The largest MTU of Ethernet cards. IPoIB in connected mode has larger ones.
 _ETHERNET_MTU = 9978
 
 _PORTS = "profiles: {hgx: {ports: {gpu01: {netdev: nic1}, stor1: {netdev: nic2}}}}\n"
@@ -105,7 +105,7 @@ def _layer(fabric: Fabric, rail: Rail | None, attachment: str, layer: str | None
     equivalent = {"sriov": "ib-sriov", "ib-sriov": "sriov"}.get(attachment)
     message = "%s does not support %s: %s" % (attachment, layer, reason)
     if rail and rail.link_layer and not rail.attachment:
-        remedy = "set attachment of %s, to one of %s" % (rail.name, ", ".join(fitting))
+        remedy = "set the attachment of %s to one of %s" % (rail.name, ", ".join(fitting))
         report.add(LINK_LAYER, rail.where("link_layer"), message, remedy)
         return
     of_fabric = path == ("fabric", "attachment")
@@ -148,10 +148,10 @@ def _mode(fabric: Fabric, variants: Variants, report: Report) -> None:
     using = [kinds for kinds in map(variants.kinds_of, variants.with_unused()) if len(kinds) > 1]
     every = {kind for kinds in using for kind in kinds}
     every.add((fabric.attachment, fabric.link_layer))
+    needs_shared = any(facts.rdma_modes(*each)[0] == SHARED and each[0] != HOST for each in every)
     for attachment, layer in sorted((name, layer) for name, layer in every if name and layer):
         kind = ATTACHMENTS[attachment]
         modes = facts.rdma_modes(attachment, layer)
-        needs_shared = any(facts.rdma_modes(*each)[0] == SHARED and each[0] != HOST for each in every)
         if fabric.rdma_mode not in kind.modes:
             reason = MODE_REASONS[attachment, fabric.rdma_mode]
             message = "%s needs the RDMA mode %s: %s" % (attachment, modes[0], reason)
@@ -256,12 +256,12 @@ MTU_LAYER = rule(
     "RY510 mtu-of-other-link-layer: MTU of the fabric that the link layer of a rail does not have",
     _MIXED % "",
     _MIXED % ", mtu: 9000",
-    why="A rail without mtu has that of the fabric, and IPoIB in connected mode has larger ones than Ethernet.",
+    why="A rail without mtu has the MTU of the fabric, and IPoIB in connected mode has larger ones than Ethernet.",
 )
 
 
 def _mtus(fabric: Fabric, report: Report) -> None:
-    """Report rails with Ethernet whose MTU is one of InfiniBand."""
+    """Report rails with Ethernet that would get an MTU above the maximum of Ethernet from the fabric."""
     for rail in fabric.rails:
         of_fabric = rail.mtu is None and "mtu" not in rail.paths
         if of_fabric and (fabric.mtu or 0) > _ETHERNET_MTU and fabric.link_layer_on(rail) == ETHERNET:
@@ -296,7 +296,7 @@ def _firmware(variant: Variant, firmware: Firmware, layers: Layers, report: Repo
             remedy = "remove link_type: the default is %s" % needed
             if rail and len(layers) > 1:
                 message += " of %s" % rail.name
-                remedy = "remove link_type: each port then gets that of its rail"
+                remedy = "remove link_type: each port then gets the link type of its rail"
             report.add(FIRMWARE_LINK, firmware.path + ("link_type",), message, remedy)
     for port in variant.ports.values():
         if not all(function.renamed for function in port.functions) and not report.within(port.path):

@@ -159,7 +159,7 @@ SLOTS_MANY = rule(
 
 
 def _whole(variant: Variant, rails: t.Sequence[Rail]) -> bool:
-    """Return whether a pod gets the port itself on a compute rail, which is one slot of every rail."""
+    """Return whether a pod gets the port itself on a compute rail, so that each rail has one slot."""
     compute = [rail for rail in rails if rail.role == COMPUTE] or rails
     attachments = [variant.attachment_on(rail) for rail in compute] or [variant.attachment]
     return "host-device" in attachments
@@ -174,9 +174,8 @@ def _devices(fabric: Fabric, variant: Variant, rails: t.Sequence[Rail], slots: S
         vfs: Setting | None = variant.pod_vfs_on(fabric, rail) if variant.has_vfs_on(rail) else None
         if vfs and vfs.value and slots.total > vfs.value:
             message = "a port has %d slots, and %s has %d VFs" % (slots.total, rail.name, vfs.value)
-            report.add(
-                SLOTS_MANY, slots.path, message, "lower all_rails or per_rail, or set vfs.count to %d" % slots.total
-            )
+            more = "widen vfs.range to %d VFs" if vfs.path[-1] == "range" else "set vfs.count to %d"
+            report.add(SLOTS_MANY, slots.path, message, "lower all_rails or per_rail, or " + more % slots.total)
 
 
 SPOOFING = rule(

@@ -53,8 +53,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _unused(fabric, known, report)
     checked_firmware: set[int] = set()
     for variant in known:
-        _used(fabric, variant, variants.rails_of(variant), checked_firmware, report)
         served = variants.rails_of(variant)
+        _used(fabric, variant, served, checked_firmware, report)
         rails = [rail for rail in fabric.compute_rails if rail.name in served]
         attachments = {variant.attachment_path_on(rail): variant.attachment_on(rail) for rail in rails}
         attachments = attachments or {variant.attachment_path: variant.attachment}

@@ -174,7 +174,7 @@ def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
                 )
                 remedy = "use {n}, {p} and {i} in leaf or leaf_port, so that rails, planes and places differ"
                 if first[:2] == (node, rail.name):
-                    message = "both members of the bond of %s on %s are on port %s of %s" % (
+                    message = "two members of the bond of %s on %s use port %s of %s" % (
                         *(node.name, rail.name, port),
                         leaf,
                     )

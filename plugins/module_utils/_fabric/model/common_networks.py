@@ -3,7 +3,7 @@
 
 """Networks that several rails have in common, and the part of each rail.
 
-In the modes subnet and block, all ports of the rails are in one subnet, and no two of them have an address in common.
+In the modes subnet and block, all ports of the rails have one subnet, and no two of them have an address in common.
 With ``node_aggregate``, each node has an aggregate, which is divided into one network per rail.
 """
 
@@ -37,7 +37,7 @@ class CommonNetwork(t.NamedTuple):
 
     @property
     def one_subnet(self) -> bool:
-        """Whether several ports of a node are in one subnet."""
+        """Whether several ports of a node have the same subnet."""
         return not any(scheme.node_aggregate for scheme in self.schemes)
 
 
@@ -52,7 +52,7 @@ def common_networks(rails: t.Iterable[Rail]) -> list[CommonNetwork]:
 
 
 def rails_in_one_subnet(common: t.Iterable[CommonNetwork]) -> set[str]:
-    """Return the names of rails of which several ports of a node are in one IPv4 subnet."""
+    """Return the names of rails that share their IPv4 subnet, so that several ports of a node have it."""
     return {rail.name for each in common if each.one_subnet and each.network.bits == IPV4 for rail in each.rails}
 
 

@@ -76,8 +76,8 @@ class Rail:
 
     ``schemes``: family (32 or 128) -> address scheme. ``paths``: key -> its place, on the rail or in ``addresses``.
 
-    ``link_layer``, ``attachment``, ``qos``, ``infiniband``: the rail's own; None: that of the fabric or node applies.
-    The link layer is also set if it follows from the attachment. ``qos``: LEAVE if the rail has none.
+    ``link_layer``, ``attachment``, ``qos``, ``infiniband``: values of the rail; None: it has the fabric's or node's.
+    The link layer is also set if the attachment determines it. ``qos``: LEAVE if the rail has none.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Port(t.NamedTuple):
 
     Its interface is a VLAN, a bond, or the netdev of its only function. Without a bond, ``pci``, ``netdev``, ``slot``,
     ``serial``, ``mac`` and ``port`` (the number, from 1, of the function of the card with this slot or serial number)
-    are those of the function. ``speed``: Gb/s of each function; ``width``: lanes of an InfiniBand link; ``rdma_port``:
+    describe the function. ``speed``: Gb/s of each function; ``width``: lanes of an InfiniBand link; ``rdma_port``:
     the number of the port of the RDMA device; ``managed``: False if others configure the interface. ``keys``: the keys
     of the file that are set at ``path``. ``base``: the port that this one overrides. Ports are tuples, which need
     little memory: a fabric may have tens of thousands.
@@ -204,7 +204,7 @@ class Port(t.NamedTuple):
 
     @property
     def rdma_netdev(self) -> str | None:
-        """The netdev that has the RDMA device: the bond, or that of the only function. A VLAN has none of its own."""
+        """The netdev that has the RDMA device: the bond, or the netdev of the only function, also below a VLAN."""
         return self.bond.name if self.bond else self.netdev
 
     @property

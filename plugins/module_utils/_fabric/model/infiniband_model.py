@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import NETDEV_MAX
 
 DATAGRAM = "datagram"
 CONNECTED = "connected"
@@ -21,8 +22,8 @@ REQUIRED = "required"
 # The bit of full membership. Of the other 15 bits, 0 is invalid and 0x7fff the default partition.
 FULL = 0x8000
 DEFAULT = 0x7FFF
-# The kernel appends ``.8001`` to the name of the port for a child interface; a name has at most 15 characters.
-NETDEV_MAX = 15 - len(".8001")
+# The kernel appends ``.8001`` to the name of the port for a child interface.
+PARENT_MAX = NETDEV_MAX - len(".8001")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _LASTING = ("pci", "slot", "serial", "mac")
 
 
 class Member(t.NamedTuple):
-    """A function below a bond. The values are as those of a port."""
+    """A function below a bond, with values as a port has them."""
 
     netdev: str | None = None
     pci: str | None = None
@@ -39,11 +39,6 @@ class Member(t.NamedTuple):
     serial: str | None = None
     mac: str | None = None
     port: int | None = None
-
-    @property
-    def identified(self) -> bool:
-        """Whether a key identifies the function."""
-        return self.netdev is not None or self.renamed
 
     @property
     def renamed(self) -> bool:
@@ -68,8 +63,15 @@ class Bond(t.NamedTuple):
     members: tuple[Member, ...] = ()
 
     def over(self, base: Bond) -> Bond:
-        """Return the bond with the settings of ``base`` that it does not have. Members replace all of ``base``."""
-        return Bond._make(base_value if own in (None, ()) else own for own, base_value in zip(self, base))
+        """Return the bond with the settings of ``base`` that it does not have. Members replace all of ``base``.
+
+        Settings of ``base`` without effect in another mode of this bond do not apply.
+        """
+        useless = [key for key, modes in SETTING_MODES.items() if self.mode and self.mode not in modes]
+        return Bond._make(
+            of_base if own in (None, ()) and key not in useless else own
+            for key, own, of_base in zip(self._fields, self, base)
+        )
 
     def host_variable(self, managed: bool) -> dict[str, t.Any]:
         """Return the settings with their defaults. Settings of a bond of others, if not in the file, stay None."""
@@ -83,7 +85,7 @@ class Bond(t.NamedTuple):
 
 
 class Vlan(t.NamedTuple):
-    """A VLAN. ``id``: 1 to 4094. ``name``: of its interface, unless it is the default."""
+    """A VLAN. ``id``: 1 to 4094. ``name``: the name of its interface; None: the default."""
 
     id: int | None = None
     name: str | None = None

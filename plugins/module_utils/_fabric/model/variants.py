@@ -68,14 +68,14 @@ class Variant:
         return dict(fabric.vfs, **dict(rail.vfs, **self.vfs))
 
     def pod_vfs_on(self, fabric: Fabric, rail: Rail) -> Setting | None:
-        """Return how many VFs of a port of a rail are for pods: those of ``range``, or else all. None: not set."""
+        """Return how many VFs of a port pods can get: the size of ``range``, or else ``count``. None: not set."""
         settings = self.vfs_on(fabric, rail)
         part = settings.get("range")
         numbers = vf_attributes.numbers(part.value, 0) if part and part.value is not None else None
         return Setting(len(numbers), part.path) if part and numbers else settings.get("count")
 
     def attachment_on(self, rail: Rail) -> str | None:
-        """Return the attachment on a rail: its own, or that of the group, the profile or the fabric."""
+        """Return the attachment on a rail. The rail takes precedence over the group, the profile and the fabric."""
         return rail.attachment or self.attachment
 
     def attachment_path_on(self, rail: Rail) -> Path:
@@ -87,8 +87,8 @@ class Variant:
         return has_vfs(self.attachment_on(rail))
 
     def pkeys_on(self, fabric: Fabric, rail: Rail) -> tuple[Partitions | Infiniband | None, tuple[int, ...]]:
-        """Return the section with the partition keys of a rail, and the keys: those of the rail, or else those of the
-        group, the profile or the fabric."""
+        """Return the section with the partition keys of a rail, and the keys. The rail takes precedence over the group,
+        the profile and the fabric."""
         own = rail.infiniband if rail.infiniband and rail.infiniband.pkeys else None
         section = own or self.partitions or fabric.infiniband
         return section, section.pkeys if section else ()
@@ -230,8 +230,8 @@ def _merged_variant(fabric: Fabric, profile: Profile, groups: tuple[Group, ...])
 def rdma_mode(fabric: Fabric, kinds: t.Collection[Kind]) -> str:
     """Return the RDMA mode of nodes whose rails have these attachments and link layers; a node has one.
 
-    It is that of the file, if the nodes have the fabric's attachment or several ones. Otherwise it is the first default
-    that all of them support. A rail of the node's own processes (HOST) has no preference.
+    The mode of the file applies if the nodes have the fabric's attachment or several attachments. Otherwise, the first
+    default that all of them support applies. A rail with the attachment HOST has no preference.
     """
     attachments = {attachment for attachment, _layer in kinds}
     if fabric.rdma_mode and (fabric.attachment in attachments or len(attachments) > 1):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses as text in the plan: those of a node's pods, and the taken addresses of a rail."""
+"""Addresses as text in the plan: addresses of a node's pods, and taken addresses of a rail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def taken_texts(rail: Rail) -> dict[str, str]:
 def add_pods(
     pods: dict[str, t.Any] | None, share: Share, bits: int, suffix: str, gateway: str | None
 ) -> dict[str, t.Any] | None:
-    """Add the pod addresses of one family to those of the other family. Return None without addresses."""
+    """Add the pod addresses of one family. Return None if neither family has any.
+
+    :param pods: the addresses of the other family; None without them.
+    """
     if share.pods_first is None or share.pods_last is None:
         return pods
     if pods is None:

@@ -55,7 +55,7 @@ class AgentFiles:
             (id(variant), rail.name): slots_of(fabric, variant, rail) for variant in variants for rail in fabric.rails
         }
         self._most_slots = {rail.name: most_slots(fabric, variants, rail) for rail in fabric.rails}
-        self._rails = {rail.name: rail for rail in fabric.rails if rail.for_pods}
+        self._rails_for_pods = {rail.name for rail in fabric.rails if rail.for_pods}
 
     def file(
         self, node: Node, variant: Variant, node_vars: Variables, identities: t.Mapping[str, t.Sequence[str]]
@@ -87,7 +87,7 @@ class AgentFiles:
             "rails": [
                 self._rail(port, self._slots_of(node, port, identities.get(port["rail"], ()), variant), variant)
                 for port in node_vars["ports"]
-                if port["rail"] in self._rails
+                if port["rail"] in self._rails_for_pods
             ],
         }
 

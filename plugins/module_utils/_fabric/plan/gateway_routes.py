@@ -21,6 +21,6 @@ def gateway_routes(routing: Routing, planner: Planner) -> list[str]:
     network = planner.network
     if routing.mode == "source" and routing.cross_rail:
         return [ANYWHERE[4 if planner.bits == IPV4 else 6]]
-    # An address has a route to the network of its node. Only the leaf has routes to those of other nodes.
+    # An address has a route to the network of its node. Only the leaf has routes to the networks of other nodes.
     several = isinstance(planner, NetworkPerNodePlanner) and planner.length > network.prefix
     return [str(network)] if several else []

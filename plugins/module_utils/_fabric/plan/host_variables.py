@@ -110,7 +110,7 @@ class PlanOutput:
         # Rail -> the kinds of pools of which each node has its own.
         self._own_pools: dict[str, list[str]] = {}
         self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
-        # (variant, rail) -> the VFs of a port of which only a part is planned
+        # (variant, rail) -> the VFs of a port, if only a part of them is planned
         self._vf_ranges: dict[tuple[int, str], planned_vfs.VfRange] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
         self._served = {id(variant): variants.rails_of(variant) for variant in variants}
@@ -379,7 +379,7 @@ class PlanOutput:
         return leaf
 
     def _with_leaves(self, lower: dict[str, t.Any], node: Node, unit: Unit, rail: Rail) -> dict[str, t.Any]:
-        """Return what is below a bond, with the leaf of each member and its port."""
+        """Return ``lower`` of a port with a bond, with the leaf and leaf port of each member."""
         place = node.place or 0
         members = [
             dict(each, leaf={"name": self.leaves.name(unit, rail, at), "port": self.leaves.port(unit, rail, place, at)})
@@ -459,6 +459,6 @@ class PlanOutput:
         return {"name": unit.name, "number": unit.number, "site": unit.site, "nodes": unit.nodes, "leaves": leaves}
 
     def _leaf_names(self, unit: Unit, rail: Rail) -> list[str]:
-        """Return the leaves of a unit on a rail: several, if the members of a bond are on different leaves."""
+        """Return the leaves of a unit on a rail: several, if the members of a bond use different leaves."""
         ports = [variant.ports[rail.name] for variant in self.variants if rail.name in variant.ports]
         return self.leaves.names(unit, rail, max((len(port.functions) for port in ports), default=1))

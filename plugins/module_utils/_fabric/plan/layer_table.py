@@ -52,7 +52,7 @@ class HostLayer(t.NamedTuple):
     """A module of a layer.
 
     ``ports``: returns the module's options of a planned port; None for a port that it does not manage. ``parts``:
-    returns what of a port the module manages: the port, each function below it, or each netdev.
+    returns the parts of a port that the module manages: the port, each function, or each netdev.
     ``options``: returns the options that the plan determines, from ``railyard_node``, ``railyard_fabric`` and the
     options of the ports; None if the layer has nothing to do. ``removable``: whether ``state: absent`` reverts it.
     ``variables``: the variables of the role that set options. ``planned``: removed variables of the role, without
@@ -111,9 +111,9 @@ def _rdma_mode(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 
 def _vf_port(port: Values) -> Options | None:
     vfs = port.get("vfs")
-    attributes = [{key: vf[key] for key in vf if vf[key] is not None} for vf in vfs["attributes"]] if vfs else []
     if not vfs:
         return None
+    attributes = [{key: vf[key] for key in vf if vf[key] is not None} for vf in vfs["attributes"]]
     return dict(_names(port), count=vfs["count"], **_vf_range(vfs), attributes=attributes)
 
 
@@ -157,7 +157,7 @@ def _rail_port(port: Values) -> Options | None:
 
 def _rdma_port(port: Values) -> Options | None:
     rdma = port["rdma"]
-    # Names of devices belong to what others configure, but no other program creates a planned soft device.
+    # Others name the hardware devices of an unmanaged port, but only Railyard creates planned soft devices.
     if not rdma["name"] or (rdma["type"] == "hardware" and not port_view.is_managed(port)):
         return None
     below = dict(_names(port), netdev=port_view.rdma_netdev(port))
@@ -197,7 +197,7 @@ def _qos(_node: Values, fabric: Values, ports: Ports) -> Options | None:
     ports = [port for port in ports if fabric["qos"] or port.get("qos")]
     if not ports:
         return None
-    # Without QoS of the fabric, that of the first port is the default of the others.
+    # The QoS of the fabric is the default of all ports, or else the QoS of the first port.
     default = fabric["qos"] or ports[0]["qos"]
     return {
         "ports": [{key: value for key, value in port.items() if key != "qos" or value != default} for port in ports],

@@ -40,7 +40,7 @@ class Leaves:
     def aggregates(self, unit: Unit | None, rail: Rail, planners: t.Iterable[Planner]) -> dict[str, str | None]:
         """Return ``aggregate`` and ``aggregate6``: the networks that the leaf of a unit advertises.
 
-        :param planners: that of each family of the rail.
+        :param planners: the planner of each family of the rail.
         """
         found: dict[str, str | None] = {"aggregate" + suffix: None for suffix in SUFFIX.values()}
         for planner in planners:
@@ -53,8 +53,8 @@ class Leaves:
         """Return whether the leaf has all networks of the aggregate. With ``node_aggregate``, other rails have some."""
         if planner.scheme.node_aggregate is None:
             return True
-        common = [rail for rail in self._rails if planner.network in rail.networks]
-        return len({self._names[unit.name, each.name] for each in [rail, *common]}) == 1
+        leaf = self.name(unit, rail)
+        return all(self.name(unit, each) == leaf for each in self._rails if planner.network in each.networks)
 
 
 def _values(unit: Unit, rail: Rail, member: int) -> dict[str, t.Any]:

@@ -3,9 +3,8 @@
 
 """Settings of NCCL and UCX, from ``railyard_fabric`` and ``railyard_node``.
 
-They are for the rails between GPUs: a storage rail is neither named nor asked for its link layer. They never include
-a GID index: indexes differ between pods and change at run time. Address family and RoCE version select the same GID and
-do not change.
+Only compute rails determine them. They never include a GID index: indexes differ between pods and change at run time.
+Address family and RoCE version select the same GID and do not change.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
 
 # Name of an RDMA device, and the number of its port; None: any port of the device.
 RdmaPort = t.Tuple[str, t.Optional[int]]
-# Variable of NCCL -> that of UCX.
+# Variable of NCCL -> variable of UCX.
 _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 Variables = t.Mapping[str, t.Any]
 
 
 def planned_devices(node: Variables) -> list[RdmaPort]:
-    """Return the ports of the planned RDMA devices between GPUs."""
+    """Return the planned ports of RDMA devices on compute rails."""
     return rdma_ports(compute_ports(node["ports"]))
 
 
@@ -61,7 +60,7 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[RdmaPort]) -> d
 def ucx(fabric: Variables, node: Variables, devices: t.Sequence[RdmaPort]) -> dict[str, str]:
     """Return the environment variables of UCX.
 
-    Without ``devices``, UCX uses all that it finds. So it does if a number is None, because its setting needs numbers.
+    Without ``devices``, UCX uses all that it finds. The same applies if a number is None: the setting needs numbers.
     """
     settings = {}
     numbered = ["%s:%d" % (name, port) for name, port in devices if port]

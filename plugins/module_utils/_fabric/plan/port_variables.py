@@ -80,8 +80,8 @@ def ipoib(fabric: Fabric, variant: Variant, rail: Rail, port: Port) -> dict[str,
 
 
 def kind(fabric: Fabric, rail: Rail) -> dict[str, t.Any]:
-    """Return the values of a rail's kind that the file has, with the link layer if it follows from the attachment, and
-    its QoS if it differs from that of the fabric."""
+    """Return the values of a rail's kind that the file has, the link layer also if the attachment determines it, and
+    the QoS if it differs from the QoS of the fabric."""
     found: dict[str, t.Any] = {"role": rail.role} if rail.has_role else {}
     if rail.link_layer:
         found["link_layer"] = rail.link_layer

@@ -34,7 +34,7 @@ def each_function(port: Values) -> t.Sequence[Values]:
 
 
 def each_netdev(port: Values) -> t.Sequence[Values]:
-    """Return the port once for each of its netdevs: those of the functions, the bond, and the VLAN."""
+    """Return the port once for each of its netdevs: each function, the bond, and the VLAN."""
     if not port.get("lower"):
         return (port,)
     above = dict.fromkeys((rdma_netdev(port), port["netdev"]))
@@ -65,8 +65,8 @@ def rdma_netdev(port: Values) -> str | None:
 def rdma_ports(ports: t.Iterable[Values]) -> list[tuple[str, int | None]]:
     """Return name and port number of the RDMA devices of ports, each once.
 
-    The number is 1 unless the plan has another. It is None for a device of several ports without planned numbers: then
-    it is the number of the port with the port's netdev, which only the node knows.
+    The number is 1 unless the plan has another. It is None for a device of several ports without planned numbers: only
+    the node shows which of them has which netdev.
     """
     netdevs: dict[tuple[str, int | None], set[str | None]] = {}
     for port in ports:
@@ -82,12 +82,12 @@ def is_managed(port: Values) -> bool:
 
 
 def attachment_of(node: Values, port: Values) -> str:
-    """Return the attachment of a port: that of its rail, or of the node. ``node``: ``railyard_node``."""
+    """Return the attachment of a port: its rail takes precedence over ``node`` (``railyard_node``)."""
     return str(port.get("attachment") or node["attachment"])
 
 
 def link_layer_of(fabric: Values, port: Values) -> str:
-    """Return the link layer of a port: that of its rail, or of the fabric. ``fabric``: ``railyard_fabric``."""
+    """Return the link layer of a port: its rail takes precedence over ``fabric`` (``railyard_fabric``)."""
     return str(port.get("link_layer") or fabric["link_layer"])
 
 

@@ -44,7 +44,7 @@ class Section:
         return entry is not None and not entry[1].null
 
     def written_null(self, key: str) -> bool:
-        """Return whether the key is in the file without a value."""
+        """Return whether the file sets the key to null."""
         entry = self.mapping.entries.get(key)
         return entry is not None and entry[1].null
 

@@ -16,12 +16,14 @@ LABEL = re.compile(_LABEL + r"\Z")
 NODE = re.compile(r"(?=.{1,253}\Z)(?:%s\.)*%s\Z" % ((r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?",) * 2))
 HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# IFNAMSIZ has room for 15 bytes and a zero. The kernel refuses slash, colon and white space, and replaces %d by a
+# Maximum length of a netdev's name: IFNAMSIZ without the zero.
+NETDEV_MAX = 15
+# The kernel refuses slash, colon and white space, and replaces %d by a
 # number. lo is the loopback; all and default mean every netdev in sysctl; bonding_masters is a file beside the netdevs.
-NETDEV = re.compile(r"(?!(?:\.{1,2}|lo|all|default|bonding_masters)\Z)[!-$&-.0-9;-~]{1,15}\Z")
-# Names that the kernel gives before udev renames netdevs. A rename to one of them can collide with another netdev.
-# Names that udev and the kernel give to IPoIB interfaces alone: ib0, ibp24s0, ibs1, ibo1.
+NETDEV = re.compile(r"(?!(?:\.{1,2}|lo|all|default|bonding_masters)\Z)[!-$&-.0-9;-~]{1,%d}\Z" % NETDEV_MAX)
+# Names that only IPoIB interfaces get from the kernel and udev: ib0, ibp24s0, ibs1, ibo1.
 NETDEV_OF_IPOIB = re.compile(r"ib(?:[0-9]|[opsP][0-9])")
+# Names that the kernel gives before udev renames netdevs. A rename to one of them can collide with another netdev.
 NETDEV_OF_KERNEL = re.compile(r"(?:eth|ib|usb|wlan|wwan)\d+\Z")
 # IB_DEVICE_NAME_MAX is 64 with the zero; the characters are those that udev and verbs tools accept without quotes.
 RDMA = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")

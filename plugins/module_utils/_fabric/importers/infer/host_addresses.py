@@ -216,8 +216,8 @@ def _indexes(stated: t.Sequence[Stated], facts: Facts, result: Addressing, found
     mismatches = _mismatches(stated, complete)
     texts = ["%s: %s" % (node, show(address, each.rail.net.bits)) for each, node, address in mismatches]
     texts += ["%s: no index" % node for node in nodes if node not in complete]
-    message = "the addresses of ports do not follow from one index per node: %s" % "; ".join(texts[:12])
-    message += " and %d more" % (len(texts) - 12) if len(texts) > 12 else ""
+    message = "the addresses of ports do not follow from one index per node: %s" % "; ".join(texts[:6])
+    message += " and %d more" % (len(texts) - 6) if len(texts) > 6 else ""
     remedy = "set index of these nodes, or give their ports the planned addresses"
     place = next((each.draft.place for each, _node, _address in mismatches), stated[0].draft.place)
     found.add(layout_rules.HOSTS_DIFFER, place, message, remedy, "hosts for the other nodes")
