@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_components,
     object_files,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports, hca_ports
@@ -205,3 +206,14 @@ def test_compute_ports_have_numbers_and_others_do_not() -> None:
     assert {port["rail"] for port in node["ports"] if "nccl" in port} == {
         port["rail"] for port in compute_ports(node["ports"])
     }
+
+
+@pytest.mark.parametrize("version, given, index", [("2.20.5", {}, True), ("2.20.5", {"NCCL_IB_GID_INDEX": 3}, False)])
+def test_hosts_read_the_gid_index_that_older_versions_need(version: str, given: t.Any, index: bool) -> None:
+    plan = planned(PLANES % ("spiderpool", version, ""))
+    node, fabric = plan.node_vars(plan.nodes[1]), plan.fabric_vars()
+    (row,) = layer_modules.layer_modules(node, fabric, {"nccl_settings": given}, ["nccl"])
+    (file,) = row["options"]["files"]
+    assert not {"NCCL_IB_ADDR_FAMILY", "NCCL_IB_ROCE_VERSION_NUM"} & set(file["settings"])
+    addresses = ["10.1.1.202", "10.2.1.202", "10.1.3.202", "10.2.3.202", "10.3.1.202"]
+    assert file.get("gid_index") == ({"setting": "NCCL_IB_GID_INDEX", "addresses": addresses} if index else None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import nccl_hca
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     WARNING,
     Path,
@@ -19,9 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     rule,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Port, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.nccl_settings import GID_VERSION
 
 _DEVICES, _OLD_DEVICES, _MORE_DEVICES = 32, 16, (2, 18, 5)
 _PLANES = """
@@ -59,6 +62,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             _length(fabric, variant, found, report)
             _shared(found, report)
             _order(variant, found, report)
+        if version and version < GID_VERSION and ports is variant.ports:
+            _gid_index(fabric, variant, found, report)
 
 
 Ports = t.Sequence[t.Tuple[Rail, Port]]
@@ -167,3 +172,23 @@ def _order(variant: Variant, ports: Ports, report: Report) -> None:
             remedy = "give plane 1 the first function, or set nccl_settings: {NCCL_IB_MERGE_NICS: 0} on all nodes"
             report.add(ORDER, port.paths.get("pci", port.path), message, remedy)
         before = rail, port
+
+
+GID_INDEX = rule(
+    "RY865 nccl-without-gid-index: Pods with an NCCL that needs a GID index",
+    example_file.fabric(', nccl: {version: "2.20.5", file: false}'),
+    example_file.fabric(', nccl: {version: "2.21.5", file: false}'),
+    WARNING,
+    why="NCCL before 2.21 uses the GID with the index NCCL_IB_GID_INDEX, by default 0, which is one of RoCE v1. The"
+    " index of a pod's address is known in the pod only. On hosts, the playbook reads it.",
+)
+
+
+def _gid_index(fabric: Fabric, variant: Variant, ports: Ports, report: Report) -> None:
+    """Report a version of NCCL that does not select the GID, where pods use RoCE."""
+    roce = [rail for rail, _port in ports if rail.for_pods and fabric.link_layer_on(rail) == ETHERNET]
+    if roce and facts_of(fabric.provider).kubernetes:
+        version = variant.host[host_model.NCCL]["version"]
+        message = "NCCL %s in pods of %s does not select the GID of RoCE v2" % (version.value, variant.name)
+        remedy = "use NCCL 2.21 or later in pods, or set NCCL_IB_GID_INDEX in each pod and suppress this finding"
+        report.add(GID_INDEX, version.path, message, remedy)

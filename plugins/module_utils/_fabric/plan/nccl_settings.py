@@ -13,10 +13,12 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import nccl_hca
 from ansible_collections.railyard.fabric.plugins.module_utils._common.nccl_hca import HcaPort
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ETHERNET,
     has_vfs,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     attachment_of,
     compute_ports,
@@ -27,6 +29,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     rail_index,
 )
 
+GID_INDEX = "NCCL_IB_GID_INDEX"
+# The first version that selects the GID by address family and RoCE version. Older ones use the GID with the index of
+# GID_INDEX, 0 by default, which is one of RoCE v1. Source: NCCL, docs/userguide/source/env.rst of 2.30.7, and
+# src/transport/net_ib.cc at the tags v2.20.5-1 and v2.21.5-1, read on 2026-11-29.
+GID_VERSION = (2, 21)
 # Variable of NCCL -> variable of UCX.
 _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 Variables = t.Mapping[str, t.Any]
@@ -58,7 +65,7 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> di
     """
     settings = nccl_hca.settings(devices)
     ports = _roce_ports(fabric, node)
-    if ports:
+    if ports and not needs_gid_index(node):
         settings["NCCL_IB_ROCE_VERSION_NUM"] = "2"
         pods = [port.get("pods") or {} for port in ports]
         families = {version for pool in pods for version, first in ((4, "first"), (6, "first6")) if pool.get(first)}
@@ -71,6 +78,20 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> di
         # NICs of other rails are unreachable: traffic between rails goes over NVLink to the GPU of the right rail.
         settings.update(NCCL_CROSS_NIC="0", NCCL_PXN_DISABLE="0")
     return settings
+
+
+def needs_gid_index(node: Variables) -> bool:
+    """Return whether the NCCL of the jobs is too old to select a GID, according to the plan."""
+    version = host_model.version_numbers((node["nccl"] or {}).get("version") or "")
+    return version is not None and version < GID_VERSION
+
+
+def gid_addresses(fabric: Variables, node: Variables) -> list[str]:
+    """Return the addresses of the ports whose GIDs NCCL must use by their index; empty if it selects GIDs itself."""
+    if not needs_gid_index(node):
+        return []
+    stated = [port["address"] or port["address6"] for port in _roce_ports(fabric, node)]
+    return [bare(address) for address in stated if address]
 
 
 def ucx(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dict[str, str]:
