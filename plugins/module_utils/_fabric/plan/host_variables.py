@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
+from ansible_collections.railyard.fabric.plugins.module_utils._common import nccl_hca, vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     NONE,
     Planner,
@@ -72,6 +72,24 @@ class _Side(t.NamedTuple):
     routes: list[str]
 
 
+def _nccl_parts(fabric: Fabric, variants: Variants) -> dict[tuple[int, str], dict[str, int | None]]:
+    """Return (``id`` of a variant, rail) -> the numbers of rail and plane for NCCL, from 0.
+
+    They depend on the rails of the fabric, not on the ports of a node: NCCL on different nodes must agree on them. All
+    NICs and planes of a rail have its number. The planes of hardware balancing are one device, which has no number.
+    """
+    numbers = {base: number for number, base in enumerate(dict.fromkeys(rail.base for rail in fabric.compute_rails))}
+    return {
+        (id(variant), rail.name): {
+            "rail": numbers[rail.base],
+            "plane": rail.plane - 1 if rail.planes > 1 else None,
+        }
+        for variant in variants
+        if (host_model.nccl_version(variant.host) or (0,)) >= nccl_hca.RAIL_VERSION
+        for rail in fabric.compute_rails
+    }
+
+
 class PlanOutput:
     """Host variables and the plan document of a fabric without errors."""
 
@@ -99,6 +117,8 @@ class PlanOutput:
         }
         # Rail -> the values of its kind that the file has; most rails have none.
         self._kinds = {rail.name: kind for rail in fabric.rails for kind in [port_variables.kind(fabric, rail)] if kind}
+        # (variant, rail) -> the numbers of rail and plane for NCCL, where its version takes them
+        self._nccl_parts = _nccl_parts(fabric, variants)
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
@@ -265,6 +285,8 @@ class PlanOutput:
                 found["names"][kind] = self.naming.name(kind, values, rail.mode)
         if self._kinds:
             found.update(self._kinds.get(rail.name, {}))
+        if key in self._nccl_parts:
+            found["nccl"] = self._nccl_parts[key]
         return found
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:

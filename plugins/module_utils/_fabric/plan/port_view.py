@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.nccl_hca import HcaPort
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import HOST
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import NO_IPOIB
@@ -62,18 +63,42 @@ def rdma_netdev(port: Values) -> str | None:
     return parent or port.get("netdev")
 
 
-def rdma_ports(ports: t.Iterable[Values]) -> list[tuple[str, int | None]]:
-    """Return name and port number of the RDMA devices of ports, each once.
+def hca_ports(ports: t.Iterable[Values]) -> list[HcaPort]:
+    """Return the ports of RDMA devices below ports, each once, in the order of rails, NICs and planes.
 
     The number is 1 unless the plan has another. It is None for a device of several ports without planned numbers: only
-    the node shows which of them has which netdev.
+    the node shows which of them has which netdev. Rail or plane is None if ports with different ones share it.
     """
-    netdevs: dict[tuple[str, int | None], set[str | None]] = {}
+    below: dict[tuple[str, int | None], list[Values]] = {}
     for port in ports:
         rdma = port["rdma"]
         if rdma["name"]:
-            netdevs.setdefault((rdma["name"], rdma.get("port")), set()).add(rdma_netdev(port))
-    return [(name, number or (1 if len(below) == 1 else None)) for (name, number), below in netdevs.items()]
+            below.setdefault((rdma["name"], rdma.get("port")), []).append(port)
+    return [
+        HcaPort(
+            name,
+            number or (1 if len({rdma_netdev(port) for port in sharing}) == 1 else None),
+            _common(map(rail_index, sharing)),
+            _common(map(plane_index, sharing)),
+        )
+        for (name, number), sharing in below.items()
+    ]
+
+
+def _common(values: t.Iterable[int | None]) -> int | None:
+    """Return the value if all are the same, else None."""
+    different = set(values)
+    return different.pop() if len(different) == 1 else None
+
+
+def rail_index(port: Values) -> int | None:
+    """Return the number of a port's rail for NCCL, from 0, the same on all nodes; None if NCCL gets none."""
+    return (port.get("nccl") or {}).get("rail")
+
+
+def plane_index(port: Values) -> int | None:
+    """Return the number of a port's plane for NCCL, from 0; None if it has one plane, or NCCL gets none."""
+    return (port.get("nccl") or {}).get("plane")
 
 
 def is_managed(port: Values) -> bool:
