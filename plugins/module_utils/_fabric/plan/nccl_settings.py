@@ -84,7 +84,7 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> di
 
 def needs_gid_index(node: Variables) -> bool:
     """Return whether the NCCL of the jobs is too old to select a GID, according to the plan."""
-    version = host_model.version_numbers((node["nccl"] or {}).get("version") or "")
+    version = host_model.version_numbers((node.get("nccl") or {}).get("version") or "")
     return version is not None and version < GID_VERSION
 
 
@@ -117,7 +117,7 @@ def open_mpi(node: Variables) -> dict[str, str]:
     mlx5, unless this variable names others. Source: Open MPI, opal/mca/common/ucx/common_ucx.c
     (opal_common_ucx_support_level), and docs/tuning-apps/networking/ib-and-roce.rst of 5.0.8, read on 2026-11-29.
     """
-    return {"OMPI_MCA_pml_ucx_devices": "any"} if (node["nccl"] or {}).get("version") else {}
+    return {"OMPI_MCA_pml_ucx_devices": "any"} if (node.get("nccl") or {}).get("version") else {}
 
 
 def _roce_ports(fabric: Variables, node: Variables) -> list[Variables]:
