@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.catalog import ALL, PRESETS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import preset_tables
 
 DOCUMENTS = yaml.safe_load(
     (Path(__file__).parents[2] / "recordings" / "presets" / "documents.yml").read_text(encoding="utf-8")
@@ -251,3 +253,25 @@ def test_wrong_presets_are_findings() -> None:
     assert (code, message) == ("RY222", "the ports of azure-nd-h100-v5 are infiniband, and the rails are ethernet")
     twice = fabric_file(dgx, '  gpu: {preset: dgx-h100, ports: {gpu01: {pci: "0000:40:00.0"}}}\n')
     assert findings(twice) == [("RY221", "0000:40:00.0 is the port of gpu02 in the preset dgx-h100")]
+
+
+# -- the list of presets -----------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_all_presets_and_their_documents() -> None:
+    listed = re.sub(r"\s+", " ", preset_tables.text())
+    assert all(re.sub(" .*", "", name) in listed for name in PRESETS)
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_a_preset_is_shown_with_all_its_facts(name: str) -> None:
+    preset, shown = PRESETS[name], preset_tables.text(name)
+    facts = [*(pci for pci in preset.gpus.values() if pci), *(other.pci for other in preset.other_ports or ())]
+    for port in preset.ports:
+        facts += [port.pci, *filter(None, (port.rdma, port.cage, port.ethernet, port.infiniband))]
+    assert [fact for fact in (*facts, *preset.document) if fact not in shown] == []
+
+
+def test_an_unknown_preset_is_an_error() -> None:
+    with pytest.raises(RailyardError, match="there is no preset dgx-h10 .did you mean dgx-h100"):
+        preset_tables.text("dgx-h10")

@@ -18,8 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.pr
 
 def _document(*shapes: str) -> Document:
     return Document(
-        "Oracle Cloud Infrastructure, oci-hpc-oke: shapes.json, version 20251203-0.5.91",
-        "manifests/sriov-network-node-policy/shapes.json, hpc-shapes: %s" % ", ".join(shapes),
+        "Oracle Cloud Infrastructure: HPC on OKE",
+        "manifests/sriov-network-node-policy/shapes.json (version 20251203-0.5.91): %s" % ", ".join(shapes),
         "https://github.com/oracle-quickstart/oci-hpc-oke",
         "commit f9bc35757efcc109828ddc4f35f1e7f8b7f1f2cd (2025-12-08)",
         "2026-11-29",
