@@ -48,8 +48,8 @@ options:
     type: path
   show_presets:
     description:
-      - Return the presets of profiles in RV(presets), and check no file. V(true) lists all; the name of a preset returns
-        its ports, its GPUs and its document.
+      - Return the presets of profiles in RV(presets), and check no file. V(true) lists all; a name returns
+        the ports, GPUs and document of that preset.
     type: str
 seealso:
   - module: railyard.fabric.fabric_plan
