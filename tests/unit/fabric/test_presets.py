@@ -209,6 +209,26 @@ def test_the_file_overrides_a_preset_key_by_key() -> None:
     assert (ports["gpu04"]["pci"], ports["gpu04"]["expect"]["speed"]) == ("0000:5e:00.0", 400)
 
 
+def test_a_nic_with_hardware_planes_gets_the_functions_of_its_planes() -> None:
+    """Two functions of each NIC: two planes with their own networks, or one rail port over both."""
+    preset = PRESETS["oci-bm.gpu.gb300.4"]
+    text = fabric_file(preset, "  gpu: {preset: oci-bm.gpu.gb300.4, ports: {gpu02: {netdev: rail2}}}\n")
+    text = text.replace("count: 8,", "count: 4, planes: {count: 2, balancing: hardware},")
+    plan = planned(text)
+    ports = plan.document()["nodes"][0]["ports"]
+    assert [[plane["pci"] for plane in port["planes"]["ports"]] for port in ports] == [
+        [port.pci for port in preset.ports[at : at + 2]] for at in range(0, 8, 2)
+    ]
+    assert [(port["pci"], port["netdev"]) for port in ports[:2]] == [
+        ("0000:03:00.0", "rdma0"),
+        ("0002:03:00.0", "rail2"),
+    ]
+    assert planned(write(plan.fabric)).document() == plan.document()
+    apart = text.replace("{count: 2, balancing: hardware}", "2").replace("172.{n+15}.0.0", "172.{n+15}.{p}.0")
+    ports = planned(apart.replace("gpu02:", "gpu02p1:")).document()["nodes"][0]["ports"]
+    assert [port["pci"] for port in ports] == [port.pci for port in preset.ports]
+
+
 def test_groups_and_nodes_override_a_preset() -> None:
     text = fabric_file(PRESETS["dgx-h100"], "  gpu: {preset: dgx-h100}\n")
     text = text.replace("ai-[1:2]: {", 'ai-[1:2]: {ports: {gpu02: {pci: "0000:41:00.0"}}, groups: [odd], ')

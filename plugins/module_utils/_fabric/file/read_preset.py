@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import itertools
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
@@ -14,8 +17,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Rail,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import NO_IPOIB
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Member, Plane
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.catalog import PRESETS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset, PresetPort
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
 _RAILS = """
@@ -55,14 +59,9 @@ def read_preset(fabric: Fabric, section: Section, path: Path, report: Report) ->
         return None
     preset, rails = PRESETS[name], fabric.compute_rails
     path = path + ("preset",)
-    if rails and len(rails) != len(preset.ports):
+    if rails and not _divided(preset, rails):
         message = "%s has %d ports, and the fabric has %d compute rails (planes counted)"
-        planes, rest = divmod(len(preset.ports), len(rails))
-        one_card = len({port.pci.partition(".")[0] for port in preset.ports[:planes]}) == 1
-        per_rail = ", such as %d rails with planes: %d" % (len(rails), planes) if one_card and not rest else ""
-        remedy = "describe %d rails%s; or write the ports of the profile instead of the preset"
-        remedy %= len(preset.ports), per_rail
-        report.add(COUNT, path, message % (name, len(preset.ports), len(rails)), remedy)
+        report.add(COUNT, path, message % (name, len(preset.ports), len(rails)), _count_remedy(preset, rails))
         return None
     layers = {fabric.link_layer_on(rail) for rail in rails} - {None, preset.link_layer}
     if preset.link_layer and layers:
@@ -74,10 +73,30 @@ def read_preset(fabric: Fabric, section: Section, path: Path, report: Report) ->
     return preset_profile(fabric, name, path)
 
 
+def _count_remedy(preset: Preset, rails: t.Sequence[Rail]) -> str:
+    planes, rest = divmod(len(preset.ports), len(rails))
+    one_card = len({port.pci.partition(".")[0] for port in preset.ports[:planes]}) == 1
+    per_rail = ", such as %d rails with planes: %d" % (len(rails), planes) if one_card and not rest else ""
+    remedy = "describe %d rails%s; or write the ports of the profile instead of the preset"
+    return remedy % (len(preset.ports), per_rail)
+
+
+def _divided(preset: Preset, rails: t.Sequence[Rail]) -> list[tuple[PresetPort, ...]]:
+    """Return the ports of a preset for each rail: one, or those that carry its planes; empty if they do not fit.
+
+    :param rails: the compute rails, each NIC and each plane with its own network counted.
+    """
+    sizes = [1 if len(rails) == len(preset.ports) else rail.device_planes for rail in rails]
+    starts = list(itertools.accumulate([0, *sizes]))
+    if starts[-1] != len(preset.ports):
+        return []
+    return [preset.ports[start : start + size] for start, size in zip(starts, sizes)]
+
+
 def preset_profile(fabric: Fabric, name: str, path: Path) -> Profile:
     """Return the preset as a profile for the compute rails of a fabric.
 
-    :param name: a name in the catalog, of a preset with as many ports as the fabric has compute rails.
+    :param name: a name in the catalog, of a preset whose ports fit the compute rails.
     :param path: the place of ``preset`` in the file.
     """
     preset = PRESETS[name]
@@ -95,10 +114,16 @@ def preset_profile(fabric: Fabric, name: str, path: Path) -> Profile:
 def _ports(fabric: Fabric, preset: Preset, path: Path) -> list[Port]:
     """Return the ports of a preset on the compute rails of a fabric, in the order of rails."""
     found = []
-    for rail, port in zip(fabric.compute_rails, preset.ports):
-        netdev = port.netdev(_interface_layer(fabric, rail))
-        keys = ("pci", *(["netdev"] if netdev else []), *(["gpu"] if port.gpus else []))
-        found.append(Port(rail.name, path + (rail.name,), netdev, port.pci, gpus=port.gpus, keys=keys))
+    for rail, ports in zip(fabric.compute_rails, _divided(preset, fabric.compute_rails)):
+        layer = _interface_layer(fabric, rail)
+        first, gpus = ports[0], tuple(dict.fromkeys(gpu for port in ports for gpu in port.gpus))
+        netdev = first.netdev(layer)
+        keys = ("pci", *(["netdev"] if netdev else []), *(["gpu"] if gpus else []))
+        made = Port(rail.name, path + (rail.name,), netdev, first.pci, gpus=gpus, keys=keys)
+        if len(ports) > 1:
+            planes = tuple([Plane(function=Member(pci=port.pci, netdev=port.netdev(layer))) for port in ports])
+            made = made._replace(planes=planes, keys=("planes", *keys[-1:]) if gpus else ("planes",))
+        found.append(made)
     return found
 
 

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports, functions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    compute_ports,
+    functions,
+    planes_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.catalog import PRESETS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
@@ -23,7 +27,11 @@ def presets(run: Run) -> None:
 
 def _compare(run: Run, report: NodeReport, preset: Preset, live: Live) -> None:
     name, plan = report.name, report.plan
-    planned = {function["pci"]: port["rail"] for port in compute_ports(plan["ports"]) for function in functions(port)}
+    planned = {
+        function["pci"]: port["rail"]
+        for port in compute_ports(plan["ports"])
+        for function in (*functions(port), *planes_of(port))
+    }
     others = {other["pci"] for other in plan["other_ports"]}
     effective = preset._replace(
         gpus={number: pci for number, pci in preset.gpus.items() if pci and plan["gpus"].get(str(number)) == pci},
