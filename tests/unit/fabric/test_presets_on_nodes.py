@@ -178,6 +178,37 @@ def test_discovery_names_the_differences_and_overrides_the_preset() -> None:
     assert document["nodes"][0]["gpus"]["3"] == "0000:5c:00.0"
 
 
+def test_a_preset_of_another_link_layer_is_not_proposed() -> None:
+    """The ports of a shape with Ethernet, on nodes with InfiniBand."""
+    infos = live_nodes.nodes_of(plan("oci-bm.gpu.mi300x.8"))
+    for info in infos:
+        for row in (*info.result["nics"], *info.result["rdma"]):
+            row["link_layer"] = "infiniband"
+        for nic in info.result["nics"]:
+            nic["mtu"] = 2044
+    outcome = run(infos, Options(name="ai"))
+    assert presets_of(outcome) == [] and "preset:" not in outcome.text
+
+
+def test_the_order_of_rails_decides() -> None:
+    """Names of netdevs put the ports on other rails than the preset."""
+    infos = live_nodes.nodes_of(plan("dgx-h100"))
+    swapped = {"rail01": "rail02", "rail02": "rail01", "rail03": "rail04", "rail04": "rail03", "rail05": "rail06"}
+    swapped["rail06"] = "rail05"
+    for info in infos:
+        for row in (*info.result["nics"], *info.result["rdma"]):
+            row["netdev"] = swapped.get(row["netdev"], row["netdev"])
+        for nic in info.result["nics"]:
+            nic["rdma"] = [device.replace("mlx5_gpu", "mlx5_") for device in nic["rdma"]]
+        for device in info.result["rdma"]:
+            device["device"] = device["device"].replace("mlx5_gpu", "mlx5_")
+        info.result["ip"] = {"addresses": [], "routes": [], "rules": []}
+    outcome = run(infos, Options(name="ai"))
+    ((code, message),) = presets_of(outcome)
+    assert (code, "on other rails" in message) == ("DS322", True)
+    assert "    preset:" not in outcome.text
+
+
 def test_half_of_the_ports_are_not_a_preset() -> None:
     infos = live_nodes.nodes_of(plan("dgx-h100"))
     for info in infos:

@@ -35,7 +35,9 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
     rails = [rail.name for rail in fabric.compute_rails]
     observed = [_address(profile.ports.get(rail)) for rail in rails]
     functions: dict[str, str | None] = {nic.pci: nic.model.partition(":")[0] for nic in model.nics.values()}
-    found = _most_alike(observed, functions, profile)
+    layers = {fabric.link_layer_on(rail) for rail in fabric.compute_rails}
+    candidates = [preset for preset in ALL if preset.link_layer is None or {preset.link_layer} == layers]
+    found = _most_alike(candidates, observed, functions, profile)
     if found is None:
         return profile
     preset, same = found
@@ -82,11 +84,11 @@ def _address(port: Port | None) -> str | None:
 
 
 def _most_alike(
-    observed: t.Sequence[str | None], functions: t.Collection[str], profile: Profile
+    candidates: t.Sequence[Preset], observed: t.Sequence[str | None], functions: t.Collection[str], profile: Profile
 ) -> tuple[Preset, int] | None:
     """Return the preset with the most ports of the profile, and how many of them are on the same rail."""
     best: tuple[tuple[int, ...], Preset] | None = None
-    for preset in ALL:
+    for preset in candidates:
         listed = [port.pci for port in preset.ports]
         shared = len(set(listed) & set(observed))
         if 4 * shared < _ALIKE * max(len(listed), len(observed)):
@@ -116,6 +118,8 @@ def _overriding(profile: Profile, base: Profile) -> Profile:
     others: dict[str, OtherPort] = {}
     for other in profile.other_ports.values():
         same = places.get(other.port.pci)
+        if same and same.role != other.role:
+            same = replace(same, role=other.role, port=same.port._replace(keys=(), base=same.port))
         others[same.name if same else other.name] = same or other
     return replace(profile, ports=ports, other_ports=others, preset=base)
 
