@@ -68,7 +68,7 @@ RANKS: dict[str, str] = {
     """,
     "_fabric": """
         findings
-        text
+        text presets
         allocate
         model
         file plan

@@ -10,13 +10,15 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report, preset_tables
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # A worker uses a processor for 0.06 s to 0.08 s per node (docs/benchmarks.md), and waits for the node for the rest of a
 # module execution. If that takes 2 s, this many workers keep a processor busy.
 PER_PROCESSOR = 32
+# Values of show_presets that name no preset: all presets, or none.
+_ALL, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class ActionModule(ControllerAction):
@@ -27,6 +29,7 @@ class ActionModule(ControllerAction):
         "report_dir": {"type": "path"},
         "strict": {"type": "bool", "default": False},
         "schema_file": {"type": "path"},
+        "show_presets": {"type": "str"},
     }
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
@@ -34,6 +37,9 @@ class ActionModule(ControllerAction):
         return super().run(tmp, task_vars)
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        shown = options["show_presets"]
+        if shown and shown.lower() not in _NO:
+            return {"changed": False, "presets": preset_tables.text("" if shown.lower() in _ALL else shown)}
         outcomes = [(path, lint(_fabric_files.read(path))) for path in _fabric_files.named(options["files"])]
         checked = [(path, outcome.findings) for path, outcome in outcomes]
         nodes = max([len(outcome.plan.nodes) for _path, outcome in outcomes if outcome.plan], default=0)

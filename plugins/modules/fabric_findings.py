@@ -46,6 +46,11 @@ options:
   schema_file:
     description: A file on the control node to write the JSON Schema of fabric files to, for editors.
     type: path
+  show_presets:
+    description:
+      - Return the presets of profiles in RV(presets), and check no file. V(true) lists all; a name returns
+        the ports, GPUs and document of that preset.
+    type: str
 seealso:
   - module: railyard.fabric.fabric_plan
   - plugin: railyard.fabric.rails
@@ -70,6 +75,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+presets:
+  description: The presets as text.
+  returned: when O(show_presets) is set; the other values are then missing
+  type: str
 passed:
   description: Whether there are no errors, and with O(strict) no warnings.
   returned: success

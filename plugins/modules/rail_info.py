@@ -93,6 +93,7 @@ system:
     - The node. C(rdma_mode) is V(shared), V(exclusive), or null while the RDMA subsystem is not loaded.
     - C(lockdown) is the kernel's lockdown mode (as with Secure Boot), or null.
     - C(boot_service) is systemd's state of C(railyard-boot.service), or null without persistent options.
+    - C(product) is the product name in the DMI table, or null without one.
   returned: when O(subset) has V(system)
   type: dict
   sample:
@@ -105,6 +106,7 @@ system:
     rdma_mode: shared
     lockdown: null
     boot_service: active
+    product: PowerEdge XE9680
 management_path:
   description:
     - The management path. C(connection) is the netdev of this SSH session, or null.

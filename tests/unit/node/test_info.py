@@ -240,6 +240,7 @@ def test_the_system_is_read_from_procfs_and_os_release(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.write("/etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n# ID=no')
     tree.write("/proc/sys/kernel/osrelease", "6.1.0-44-amd64")
+    tree.write("/sys/class/dmi/id/product_name", "PowerEdge XE9680")
     tree.write("/proc/sys/kernel/random/boot_id", "0d3dd8dc")
     tree.write("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
     tree.write("/etc/railyard/boot.d/10-sriov_vfs.json", "{}")
@@ -256,6 +257,7 @@ def test_the_system_is_read_from_procfs_and_os_release(tmp_path: Path) -> None:
     assert (system["distribution"], system["distribution_version"]) == ("debian", "12")
     assert (system["kernel"], system["boot_id"], system["lockdown"]) == ("6.1.0-44-amd64", "0d3dd8dc", "integrity")
     assert system["boot_service"] == "failed" and system["rdma_mode"] is None
+    assert system["product"] == "PowerEdge XE9680"
     assert asked == [["systemctl", "is-active", "railyard-boot.service"]]
     assert (
         found["management_path"]["netdevs"] == management.netdevs
@@ -266,7 +268,8 @@ def test_the_system_is_read_from_procfs_and_os_release(tmp_path: Path) -> None:
 
 
 def test_no_persistent_settings_are_reported_as_none(tmp_path: Path) -> None:
-    assert node(Tree(tmp_path)).look(["system"])["system"]["boot_service"] is None
+    system = node(Tree(tmp_path)).look(["system"])["system"]
+    assert (system["boot_service"], system["product"]) == (None, None)
 
 
 def test_driver_information_is_decoded() -> None:

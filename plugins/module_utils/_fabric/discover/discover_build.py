@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.o
     most_common,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.resembled_preset import with_preset
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import (
     Model,
     Named,
@@ -116,7 +117,7 @@ class Builder:
         self._rails(addresses)
         self._routing(addresses)
         for model in self.models:
-            fabric.profiles[model.name] = self._profile(model)
+            fabric.profiles[model.name] = with_preset(fabric, self._profile(model), model, self._findings)
         self._nodes(addresses)
         self._vfs()
         self._check_vfs()

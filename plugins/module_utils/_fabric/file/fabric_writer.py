@@ -314,21 +314,50 @@ def _node_settings(settings: NodeSettings, soft_rdma: str | None = None) -> Data
     }
 
 
+def _overridden(port: Port) -> Data:
+    """Return the keys with which a port overrides its base; all keys of a port without one."""
+    return {key: value for key, value in _port(port).items() if port.base is None or key in port.keys}
+
+
+def _overrides(ports: t.Mapping[str, Port], base: t.Mapping[str, Port]) -> Data | None:
+    """Return the ports of a profile that differ from those of its preset; None for a port that it removes."""
+    removed: Data = {rail: None for rail in base if rail not in ports}
+    return dict(
+        removed, **{rail: _overridden(port) for rail, port in ports.items() if port is not base.get(rail)}
+    ) or None  # fmt: skip
+
+
+def _other_ports(profile: Profile) -> Data | None:
+    """Return the other ports of a profile that its preset does not have."""
+    base = profile.preset.other_ports if profile.preset else {}
+    on_rails = {function.pci for port in profile.ports.values() for function in port.functions}
+    found: Data = {
+        name: None for name, other in base.items() if name not in profile.other_ports and other.port.pci not in on_rails
+    }
+    for name, other in profile.other_ports.items():
+        same = base.get(name)
+        if other is not same:
+            role = other.role if same is None or other.role != same.role else None
+            found[name] = dict(_without_none(role=role), **_overridden(other.port))
+    return found or None
+
+
 def _profile(profile: Profile) -> Data:
     gpus: t.Any = profile.gpus
+    preset = profile.preset
+    if preset and gpus == preset.gpus:
+        gpus = None
     if gpus is not None and list(gpus) == list(range(len(gpus))) and not any(gpus.values()):
         gpus = len(gpus)
+    gpu_distance = profile.gpu_distance if not preset or profile.gpu_distance != preset.gpu_distance else None
     return _without_none(
+        preset=preset.name if preset else None,
         **_node_settings(profile, profile.soft_rdma),
         **profile.expected,
         gpus=gpus,
-        gpu_distance=profile.gpu_distance,
-        ports=_ports(profile.ports),
-        other_ports={
-            other.name: dict(_without_none(role=other.role), **_port(other.port))
-            for other in profile.other_ports.values()
-        }
-        or None,
+        gpu_distance=gpu_distance,
+        ports=_overrides(profile.ports, preset.ports) if preset else _ports(profile.ports),
+        other_ports=_other_ports(profile),
     )
 
 

@@ -152,7 +152,7 @@ class _Recorder(Section):
         self._declare(key, "", _FLAG)
         return None
 
-    def choice(self, key: str, choices: t.Sequence[str], required: str = "") -> str | None:
+    def choice(self, key: str, choices: t.Sequence[str], required: str = "", remedy: str = "") -> str | None:
         numbers = [int(choice) for choice in choices if choice.isdigit()]
         self._declare(key, required, {"enum": [*choices, *numbers]})
         return choices[-1] if self.run.chosen else None

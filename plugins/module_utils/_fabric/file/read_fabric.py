@@ -59,7 +59,7 @@ def read_sections(top: Section, report: Report) -> Fabric:
     profiles = top.section("profiles", "describe a server model and its ports")
     if profiles and filled(profiles, report, "a server model"):
         for name in profiles.mapping.entries:
-            fabric.profiles[name] = read_profile(name, profiles, report)
+            fabric.profiles[name] = read_profile(fabric, name, profiles, report)
     groups = top.section("groups")
     if groups:
         read_groups(fabric, groups, report)

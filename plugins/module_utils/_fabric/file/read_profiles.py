@@ -22,6 +22,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     make_port,
     port_texts,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_preset import (
+    check_overrides,
+    other_ports_of,
+    read_preset,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
     label,
@@ -71,29 +76,74 @@ nodes:
 )
 
 
-def read_profile(name: str, parent: Section, report: Report) -> Profile:
+def read_profile(fabric: Fabric, name: str, parent: Section, report: Report) -> Profile:
+    """Return a profile. ``fabric``: with the rails, to which a preset assigns its ports."""
     path = parent.path + (name,)
     label(name, path, PROFILE_NAME, "a profile", report)
     profile = Profile(name, path)
     section = parent.section(name, "add its ports")
     if not section:
         return profile
+    profile.preset = read_preset(fabric, section, path, report)
     _read_settings(profile, section, report)
     profile.gpus = _gpus(section, report)
     profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
     profile.expected = expected(section)
-    ports = section.section("ports", "add its ports by rail, such as gpu01: {netdev: enp11s0f0np0}")
-    if ports and filled(ports, report, "at least one port"):
-        for rail, own in ports.sections():
-            texts = port_texts(own)
-            identified(own, texts)
-            own.done()
-            profile.ports[rail] = make_port(rail, own.path, texts, report)
+    if profile.preset:
+        profile.gpus = profile.preset.gpus if profile.gpus is None else profile.gpus
+        profile.gpu_distance = profile.gpu_distance or profile.preset.gpu_distance
+        profile.ports = dict(profile.preset.ports)
+    required = "" if section.has("preset") else "add its ports by rail, such as gpu01: {netdev: enp11s0f0np0}"
+    ports = section.section("ports", required)
+    if ports and (section.has("preset") or filled(ports, report, "at least one port")):
+        _read_ports(profile.ports, ports, section.has("preset"), report)
+    if profile.preset:
+        check_overrides(profile, report)
+        profile.other_ports = other_ports_of(profile)
     others = section.section("other_ports")
-    for other, own in others.sections() if others else ():
-        profile.other_ports[other] = _other_port(other, own, report)
+    if others:
+        _read_other_ports(profile.other_ports, others, section.has("preset"), report)
     section.done()
     return profile
+
+
+def _read_ports(ports: dict[str, Port], section: Section, overrides: bool, report: Report) -> None:
+    """Add the ports of the section to those of the preset, which they override key by key; null removes one.
+
+    :param overrides: whether the profile has a preset, so that null can be valid.
+    """
+    for rail in section.mapping.entries:
+        base = ports.get(rail)
+        if base and section.written_null(rail):
+            section.value(rail)
+            del ports[rail]
+            continue
+        own = section.section(rail, _required(section, rail, overrides))
+        if own is None:
+            continue
+        texts = port_texts(own)
+        if base is None:
+            identified(own, texts)
+        own.done()
+        ports[rail] = make_port(rail, own.path, texts, report).with_base(base)
+
+
+def _required(section: Section, key: str, overrides: bool) -> str:
+    """Return the remedy if a port has no keys; empty where null is valid."""
+    return "" if overrides and not section.written_null(key) else "add keys to %s, or remove it" % shown(key)
+
+
+def _read_other_ports(others: dict[str, OtherPort], section: Section, overrides: bool, report: Report) -> None:
+    """Add the ports of the section to those of the preset, as :func:`_read_ports` does."""
+    for name in section.mapping.entries:
+        base = others.get(name)
+        if base and section.written_null(name):
+            section.value(name)
+            del others[name]
+            continue
+        own = section.section(name, _required(section, name, overrides))
+        if own:
+            others[name] = _other_port(name, own, base, report)
 
 
 def _read_settings(settings: NodeSettings, section: Section, report: Report) -> None:
@@ -109,12 +159,14 @@ def _read_settings(settings: NodeSettings, section: Section, report: Report) -> 
     settings.host = read_host(section, report)
 
 
-def _other_port(name: str, section: Section, report: Report) -> OtherPort:
-    role = section.choice("role", ROLES, "set its role: storage or management")
+def _other_port(name: str, section: Section, base: OtherPort | None, report: Report) -> OtherPort:
+    role = section.choice("role", ROLES, "" if base else "set its role: storage or management")
     texts = port_texts(section, on_rail=False)
-    identified(section, texts)
+    if base is None:
+        identified(section, texts)
     section.done()
-    return OtherPort(name, section.path, role, make_port(name, section.path, texts, report))
+    port = make_port(name, section.path, texts, report).with_base(base.port if base else None)
+    return OtherPort(name, section.path, role or (base.role if base else None), port)
 
 
 def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:

@@ -309,7 +309,11 @@ class NodeSettings:
 
 @dataclass
 class Profile(NodeSettings):
-    """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs."""
+    """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs.
+
+    ``preset``: its preset as a profile; its values apply unless the file overrides them. Ports that the file overrides
+    have those of the preset as their ``base``.
+    """
 
     soft_rdma: str | None = None
     gpus: dict[int, str | None] | None = None
@@ -317,6 +321,7 @@ class Profile(NodeSettings):
     expected: dict[str, int] = field(default_factory=dict)
     ports: dict[str, Port] = field(default_factory=dict)
     other_ports: dict[str, OtherPort] = field(default_factory=dict)
+    preset: Profile | None = None
 
 
 @dataclass

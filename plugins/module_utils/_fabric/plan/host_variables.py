@@ -218,6 +218,8 @@ class PlanOutput:
                 ],
                 **host_model.host_variables(variant.host),
             }
+            if profile.preset:
+                head["preset"] = profile.preset.name
         return head
 
     @staticmethod

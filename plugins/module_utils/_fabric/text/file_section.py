@@ -21,6 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 _TRUE = frozenset(("true", "yes", "on"))
 _FALSE = frozenset(("false", "no", "off"))
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
+# A message lists at most as many values of a choice.
+MAX_LISTED = 12
 
 
 class Section:
@@ -89,13 +91,17 @@ class Section:
         )
         return None
 
-    def choice(self, key: str, choices: t.Sequence[str], required: str = "") -> str | None:
+    def choice(
+        self, key: str, choices: t.Sequence[str], required: str = "", remedy: str = "write one of them"
+    ) -> str | None:
+        """Return one of the texts. ``remedy``: of another text that is not similar to one of them."""
         text = self.text(key, required)
         if text is None or text in choices:
             return text
         near = nearest(text, choices)
-        message = "%s is not one of %s%s" % (shown(text), ", ".join(choices), did_you_mean(near))
-        self.report.add(rules.CHOICE, self.path + (key,), message, "write %s" % near if near else "write one of them")
+        listed = ", ".join(choices) if len(choices) <= MAX_LISTED else "the %d values of %s" % (len(choices), key)
+        message = "%s is not one of %s%s" % (shown(text), listed, did_you_mean(near))
+        self.report.add(rules.CHOICE, self.path + (key,), message, "write %s" % near if near else remedy)
         return None
 
     def section(self, key: str, required: str = "") -> Section | None:

@@ -48,6 +48,7 @@ def look(
             "rdma_mode": (rdma_netlink.netns_mode(sock) or "shared") if sock else None,
             "lockdown": lockdown.group(1) if lockdown and lockdown.group(1) != "none" else None,
             "boot_service": _boot_service(system),
+            "product": system.read("/sys/class/dmi/id/product_name") or None,
         },
         "management_path": {
             "connection": management.connection,

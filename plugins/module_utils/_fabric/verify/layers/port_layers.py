@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     set_down,
     without_link,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.preset_layer import presets
 
 # GT/s per lane of each generation of PCIe, as sysfs reports them.
 GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -42,7 +43,8 @@ _NO_SUBNET_MANAGER = {
 
 
 def driver(run: Run) -> None:
-    """Check every NIC with its driver, interface, VFs, PCIe link and GPUs."""
+    """Check every server with its preset, and every NIC with its driver, interface, VFs, PCIe link and GPUs."""
+    presets(run)
     for report, port in run.ports("driver"):
         live = report.live
         if not live.part("nics"):
@@ -143,6 +145,8 @@ def _distance(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> 
         if not pci:
             continue
         if pci not in gpus:
+            if run.has("RV441", report.name, None):
+                continue  # all GPUs of the preset have been compared
             run.fail("RV209", report.name, port["rail"], "GPU %d" % number, expected=pci, found="no such PCI function")
         elif planned in DISTANCES:
             observed = gpus[pci]["nics"].get(nic["pci"])

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The preset that a discovered profile resembles, and the profile as its differences from the preset."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import Model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_preset import preset_profile
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    OtherPort,
+    Port,
+    Profile,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.catalog import ALL
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
+
+# A profile resembles a preset if as many of its ports, of 4, are ports of the preset.
+_ALIKE = 3
+# Key of the file -> value of a port.
+_VALUES = {"netdev": "netdev", "pci": "pci", "gpu": "gpus"}
+
+
+def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findings) -> Profile:
+    """Return the profile with the preset that it resembles most, and a finding that names all differences.
+
+    The profile is unchanged if it resembles none, or if the preset cannot express it.
+    """
+    rails = [rail.name for rail in fabric.compute_rails]
+    observed = [_address(profile.ports.get(rail)) for rail in rails]
+    functions: dict[str, str | None] = {nic.pci: nic.model.partition(":")[0] for nic in model.nics.values()}
+    layers = {fabric.link_layer_on(rail) for rail in fabric.compute_rails}
+    candidates = [preset for preset in ALL if preset.link_layer is None or {preset.link_layer} == layers]
+    found = _most_alike(candidates, observed, functions, profile)
+    if found is None:
+        return profile
+    preset, same = found
+    name = preset.names[0]
+    gpus = [pci for pci in (profile.gpus or {}).values() if pci]
+    apart = differences(preset, rails, functions, gpus).all if len(rails) == len(preset.ports) else []
+    apart += _served(preset, rails, profile)
+    about = "%s (%s)" % (" or ".join(preset.names), preset.document.title)
+    nodes = [node.name for node in model.nodes]
+    if len(rails) != len(preset.ports) or 4 * same < _ALIKE * len(rails) or not _expressible(fabric, profile, name):
+        message = "it resembles the preset %s, but the ports are on other rails or have other GPUs" % about
+        remedy = "compare the rails with the preset: validate.yml -e show_presets=%s" % name
+        findings.add("DS322", ("profiles", profile.name), message, remedy, nodes)
+        return profile
+    if apart:
+        message = "it differs from the preset %s: %s" % (about, "; ".join(apart))
+        remedy = "check whether cards are missing or in other slots; the keys below override the preset"
+        findings.add("DS321", ("profiles", profile.name, "preset"), message, remedy, nodes)
+    else:
+        message = "all ports are those of the preset %s" % about
+        findings.add(
+            "DS320", ("profiles", profile.name, "preset"), message, "check that it is this server model", nodes
+        )
+    return _overriding(profile, preset_profile(fabric, name, ("profiles", profile.name, "preset")))
+
+
+def _served(preset: Preset, rails: t.Sequence[str], profile: Profile) -> list[str]:
+    """Return the ports that serve other GPUs than in the preset."""
+    pairs = [(profile.ports[rail], port) for rail, port in zip(rails, preset.ports) if rail in profile.ports]
+    return [
+        "%s serves GPU %s, preset %s" % (own.rail, _numbers(own.gpus), _numbers(port.gpus))
+        for own, port in pairs
+        if port.gpus and own.pci == port.pci and own.gpus != port.gpus
+    ]
+
+
+def _numbers(gpus: t.Sequence[int]) -> str:
+    return " and ".join(map(str, gpus)) or "none"
+
+
+def _address(port: Port | None) -> str | None:
+    """Return the PCI address of a port without a bond or VLAN."""
+    return port.pci if port and not port.bond and not port.vlan else None
+
+
+def _most_alike(
+    candidates: t.Sequence[Preset], observed: t.Sequence[str | None], functions: t.Collection[str], profile: Profile
+) -> tuple[Preset, int] | None:
+    """Return the preset with the most ports of the profile, and how many of them are on the same rail."""
+    best: tuple[tuple[int, ...], Preset] | None = None
+    for preset in candidates:
+        listed = [port.pci for port in preset.ports]
+        shared = len(set(listed) & set(observed))
+        if 4 * shared < _ALIKE * max(len(listed), len(observed)):
+            continue
+        same = sum(own == pci for own, pci in zip(observed, listed))
+        others = sum(other.pci in functions for other in preset.other_ports or ())
+        gpus = sum(bool(pci) and (profile.gpus or {}).get(number) == pci for number, pci in preset.gpus.items())
+        score = (shared, same, gpus, others)
+        if best is None or score > best[0]:
+            best = score, preset
+    return (best[1], best[0][1]) if best else None
+
+
+def _expressible(fabric: Fabric, profile: Profile, name: str) -> bool:
+    """Return whether the profile has a value for each value of the preset, because no key removes a single value."""
+    base = preset_profile(fabric, name, ())
+    ports = [(profile.ports[rail], port) for rail, port in base.ports.items() if rail in profile.ports]
+    return all(
+        not getattr(port, value) or getattr(own, value) for own, port in ports for value in _VALUES.values()
+    ) and not any(own.bond or own.vlan for own, _port in ports)
+
+
+def _overriding(profile: Profile, base: Profile) -> Profile:
+    """Return the profile with ``base`` as its preset: equal ports are those of the preset."""
+    ports = {rail: _port(port, base.ports.get(rail)) for rail, port in profile.ports.items()}
+    places = {other.port.pci: other for other in base.other_ports.values()}
+    others: dict[str, OtherPort] = {}
+    for other in profile.other_ports.values():
+        same = places.get(other.port.pci)
+        if same and same.role != other.role:
+            same = replace(same, role=other.role, port=same.port._replace(keys=(), base=same.port))
+        others[same.name if same else other.name] = same or other
+    return replace(profile, ports=ports, other_ports=others, preset=base)
+
+
+def _port(port: Port, base: Port | None) -> Port:
+    """Return a port with the keys that differ from ``base``; ``base`` itself if there are none."""
+    if base is None:
+        return port
+    values = {field: value for field, value in zip(Port._fields, port) if field not in ("rail", "path", "keys", "base")}
+    keys = tuple(
+        [
+            "gpu" if field == "gpus" else field
+            for field, value in values.items()
+            if value not in (getattr(base, field), ())
+        ]
+    )
+    keys = tuple([key for key in keys if key != "rdma_port"])
+    return port._replace(keys=keys, base=base) if keys else base

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Virtual machines with GPUs, from the topology files that their operators publish for NCCL.
+
+These files show which GPU is beside which NIC, and do not number the GPUs: the numbers are left out.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import (
+    Document,
+    Preset,
+    PresetPort,
+)
+
+
+def _azure(file: str) -> Document:
+    return Document(
+        "Azure HPC images",
+        file,
+        "https://github.com/Azure/azhpc-images",
+        "commit 8e9d055fb9e1f7385da734969793861c447958a1 (2026-07-29)",
+        "2026-11-29",
+    )
+
+
+PRESETS = (
+    Preset(
+        ("azure-nd-h100-v5",),
+        "Azure ND H100 v5 (NDv5)",
+        _azure("topology/ndv5-topo.xml"),
+        ports=(
+            PresetPort("0101:00:00.0"),
+            PresetPort("0102:00:00.0"),
+            PresetPort("0103:00:00.0"),
+            PresetPort("0104:00:00.0"),
+            PresetPort("0105:00:00.0"),
+            PresetPort("0106:00:00.0"),
+            PresetPort("0107:00:00.0"),
+            PresetPort("0108:00:00.0"),
+        ),
+        link_layer="infiniband",
+    ),
+    Preset(
+        ("azure-nd-a100-v4",),
+        "Azure ND A100 v4 (NDv4)",
+        _azure("topology/ndv4-topo.xml"),
+        # In the order of PCI addresses: the file orders them by processor.
+        ports=(
+            PresetPort("0101:00:00.0"),
+            PresetPort("0102:00:00.0"),
+            PresetPort("0103:00:00.0"),
+            PresetPort("0104:00:00.0"),
+            PresetPort("0105:00:00.0"),
+            PresetPort("0106:00:00.0"),
+            PresetPort("0107:00:00.0"),
+            PresetPort("0108:00:00.0"),
+        ),
+        link_layer="infiniband",
+    ),
+    Preset(
+        ("digitalocean-h100x8",),
+        "DigitalOcean GPU Droplet with eight NVIDIA H100",
+        Document(
+            "DigitalOcean: Configure Multi-Node GPU Droplets",
+            "topo.xml",
+            "https://docs.digitalocean.com/products/droplets/how-to/gpu/configure-multi-node/topo.xml",
+            "undated",
+            "2026-11-29",
+        ),
+        ports=(
+            PresetPort("0000:01:02.0", rdma="mlx5_0"),
+            PresetPort("0000:02:02.0", rdma="mlx5_1"),
+            PresetPort("0000:03:02.0", rdma="mlx5_2"),
+            PresetPort("0000:04:02.0", rdma="mlx5_3"),
+            PresetPort("0000:05:02.0", rdma="mlx5_4"),
+            PresetPort("0000:06:02.0", rdma="mlx5_5"),
+            PresetPort("0000:07:02.0", rdma="mlx5_6"),
+            PresetPort("0000:08:02.0", rdma="mlx5_7"),
+        ),
+        link_layer="ethernet",
+    ),
+)
