@@ -99,6 +99,7 @@ long-cluster: $(VENV)/ready
 
 long-functional: $(VENV)/ready
 	tools/cni_plugins
+	tools/slurm
 	$(divided) -m long tests/functional
 
 long-scale: $(VENV)/ready

@@ -36,6 +36,7 @@ class Source(t.NamedTuple):
 
 _SRIOV = "k8snetworkplumbingwg/sriov-network-operator", "249e20012faf17b4f38057f29608bde2b21c5c9a"
 SOURCES = {
+    "kueue": Source("kubernetes-sigs/kueue", "ff69552e79ad21652c36caa97038382e55625cf7", "config/components/crd/bases"),
     "monitoring": Source(*_SRIOV, "test/util/crds"),
     "multus": Source(*_SRIOV, "deployment/sriov-network-operator-chart/crds"),
     "network-operator": Source(
@@ -47,6 +48,7 @@ SOURCES = {
     "nv-ipam": Source("Mellanox/nvidia-k8s-ipam", "3ce4a34ced9636f1589c891b609c2ffd565ee5b2", "deploy/crds"),
     "spiderpool": Source("spidernet-io/spiderpool", "v1.2.2", "charts/spiderpool/crds"),
     "sriov-network-operator": Source(*_SRIOV, "config/crd/bases"),
+    "volcano": Source("volcano-sh/volcano", "ed72c7c815a9fd547a787134676f73d42e9d049c", "config/crd/volcano/bases"),
 }
 
 # Fields of a definition by their place: those that are kept, and those that are texts for people. Any other is an

@@ -92,7 +92,7 @@ class Planned:
 
     def node_labels(self) -> dict[str, dict[str, str]]:
         """Return node -> its planned labels."""
-        return object_components.node_labels(self.document)
+        return object_components.node_labels(self.document, self.given)
 
 
 def say(text: str) -> None:

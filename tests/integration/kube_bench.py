@@ -80,7 +80,7 @@ class Bench:
         given = more.pop("kubernetes", {})
         file["fabric"].update(more.pop("fabric", {}))
         file["addresses"].update(more.pop("addresses", {}))
-        file.update((key, more.pop(key)) for key in ("names", "nodes") if key in more)
+        file.update((key, more.pop(key)) for key in ("names", "nodes", "units") if key in more)
         for rail, values in more.pop("rails", {}).items():
             file["rails"][rail].update(values)
         for rail in more.pop("without", ()):

@@ -33,7 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import observed
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
-from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import FAMILY
+from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import FAMILY, Planned
 from lab import process
 from lab.cluster import api, binaries, lifecycle
 from tests import playbook
@@ -211,6 +211,39 @@ def test_a_missing_kind_names_who_brings_it(bench: Bench) -> None:
         "the cluster has no namespace spiderpool",
     ]
     assert preflight.problems(bench.server(), bench.plan().desired(), True, quiet) == []
+
+
+def test_objects_of_schedulers_are_applied_compared_and_removed_like_all_others(bench: Bench) -> None:
+    kinds = {"Topology", "ResourceFlavor", "HyperNode"}
+
+    def planned(*schedulers: str) -> Planned:
+        options = dict(OPTIONS, schedulers=list(schedulers))
+        nodes = {"node-[1:2]": {"profile": "hgx", "unit": "su1"}}
+        return bench.plan(options=options, nodes=nodes, units={"su1": {"nodes": 2, "site": "ams"}})
+
+    def live(plan: Planned) -> set[str]:
+        return {name for name in bench.live(plan) if name.split()[0] in kinds}
+
+    both = planned("kueue", "volcano")
+    bench.apply(both)
+    everything = {"Topology ai-hgx", "ResourceFlavor ai-hgx", "HyperNode ai-unit-su1", "HyperNode ai-site-ams"}
+    assert live(both) == everything
+    assert bench.apply(both, check=True).done == []
+    # what others set stays, and a changed or deleted object is drift
+    flavor = {"spec": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}}
+    bench.cluster.kubectl("patch", "resourceflavor", "ai-hgx", "--type=merge", "-p", json.dumps(flavor))
+    assert bench.apply(both, check=True).done == []
+    bench.cluster.kubectl("patch", "hypernode", "ai-unit-su1", "--type=merge", "-p", '{"spec": {"tier": 7}}')
+    bench.cluster.kubectl("delete", "topology", "ai-hgx")
+    drift = {change.attribute for write in bench.apply(both, check=True).done for change in write.changes()}
+    assert drift == {"spec.tier", "object"}
+    bench.apply(both, force=True)
+    assert live(both) == everything
+    kueue = planned("kueue")
+    bench.apply(kueue)
+    assert live(kueue) == {"Topology ai-hgx", "ResourceFlavor ai-hgx"}
+    bench.absent(kueue)
+    assert live(kueue) == set()
 
 
 def test_a_namespace_that_is_being_deleted_is_reported_with_its_holders(bench: Bench, namespace: str) -> None:

@@ -165,6 +165,42 @@ def test_topology_without_units_is_one_switch() -> None:
     assert _switches(file) == ["SwitchName=ai-slurm Nodes=n[1-3]"]
 
 
+def _blocks(*domains: str | None) -> list[str]:
+    """Return the blocks. ``domains``: the NVLink domain of each node."""
+    document = _document(_file())
+    for node, domain in zip(document["nodes"], domains):
+        node["nvlink_domain"] = domain
+    return slurm_files.blocks(document).splitlines()[1:]
+
+
+def test_units_are_blocks_without_nvlink_domains() -> None:
+    assert _blocks() == [
+        "BlockName=su1 Nodes=gpu-su1-[01-04]",
+        "BlockName=su2 Nodes=gpu-su2-[01-04]",
+        "BlockSizes=4,8",
+    ]
+
+
+def test_nvlink_domains_are_blocks() -> None:
+    assert _blocks("r1", "r1", "r1", "r2", "r2", "r3", "r3", "r3") == [
+        "# The blocks have 2 to 3 nodes. Slurm plans with the smallest.",
+        "BlockName=r1 Nodes=gpu-su1-[01-03]",
+        "BlockName=r2 Nodes=gpu-su1-04,gpu-su2-01",
+        "BlockName=r3 Nodes=gpu-su2-[02-04]",
+        "BlockSizes=2,4",
+    ]
+
+
+def test_nodes_outside_of_nvlink_domains_are_in_blocks_of_their_units() -> None:
+    assert _blocks("su1", "su1") == [
+        "# The blocks have 2 to 4 nodes. Slurm plans with the smallest.",
+        "BlockName=su1 Nodes=gpu-su1-[01-02]",
+        "BlockName=su1-other Nodes=gpu-su1-[03-04]",
+        "BlockName=su2 Nodes=gpu-su2-[01-04]",
+        "BlockSizes=2,4",
+    ]
+
+
 @pytest.mark.parametrize(
     "names, wanted",
     [

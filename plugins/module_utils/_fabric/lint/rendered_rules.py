@@ -61,6 +61,7 @@ _OPTIONS: dict[str, t.Any] = {
     "registry": "registry.invalid",
     "images": {"test": "registry.invalid/rails/test:1"},
     "node_feature_rule": True,
+    "schedulers": ["kueue", "volcano"],
 }
 
 # Kind -> the template of its objects' names.

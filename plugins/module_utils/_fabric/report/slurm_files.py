@@ -1,7 +1,8 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The plan as Slurm configuration: ``gres.conf`` with a line per GPU, and ``topology.conf`` for the tree plugin."""
+"""The plan as Slurm configuration: ``gres.conf`` with a line per GPU, and ``topology.conf`` for the plugins tree and
+block."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})\Z")
 
 def files(document: Document) -> dict[str, str]:
     """Return file name -> text."""
-    return {"slurm/gres.conf": gres(document), "slurm/topology.conf": topology(document)}
+    return {
+        "slurm/gres.conf": gres(document),
+        "slurm/topology.conf": topology(document),
+        "slurm/topology-block.conf": blocks(document),
+    }
 
 
 def gres(document: Document) -> str:
@@ -67,6 +72,30 @@ def topology(document: Document) -> str:
     for parent, names in children.items():
         text += "SwitchName=%s Switches=%s\n" % (parent, hostlist(names))
     return text
+
+
+def blocks(document: Document) -> str:
+    """Return a block for each NVLink domain, and one for each unit with nodes outside of NVLink domains.
+
+    Slurm (24.11, ``topology_block.so``) stops if a block has fewer nodes than the first of ``BlockSizes``, and if one
+    of the others is not the first times a power of two. Nodes without a block get no jobs.
+    """
+    fabric = document["fabric"]["name"]
+    domains: dict[str, list[str]] = {}
+    units: dict[str, list[str]] = {}
+    for node in document["nodes"]:
+        domain = node.get("nvlink_domain")
+        found = domains.setdefault(domain, []) if domain else units.setdefault(node["unit"] or fabric, [])
+        found.append(node["name"])
+    named = [*domains.items(), *(("%s-other" % name if name in domains else name, units[name]) for name in units)]
+    smallest, largest = (size(len(nodes) for _name, nodes in named) for size in (min, max))
+    text = _HEAD % ("topology.conf", fabric)
+    if smallest != largest:
+        text += "# The blocks have %d to %d nodes. Slurm plans with the smallest.\n" % (smallest, largest)
+    for name, nodes in named:
+        text += "BlockName=%s Nodes=%s\n" % (name, hostlist(nodes))
+    sizes = (smallest << doubled for doubled in range(len(named).bit_length()))
+    return text + "BlockSizes=%s\n" % ",".join(map(str, sizes))
 
 
 def hostlist(names: t.Sequence[str]) -> str:

@@ -101,9 +101,10 @@ def test_every_source_has_files_and_every_folder_a_source() -> None:
 
 
 def whole(file: Path) -> Path:
-    """Return upstream's file, which must exist if upstream's files are downloaded; otherwise the reduced file."""
+    """Return upstream's file, which must exist if its source is downloaded; otherwise the reduced file."""
     folder = upstream.folder("schemas")
-    return folder / file.parent.name / file.name if folder else file
+    found = folder / file.parent.name if folder else None
+    return found / file.name if found and found.is_dir() else file
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)

@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     metric_objects,
     nccl_objects,
     test_workload,
+    topology_objects,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
     device_plugins,
@@ -52,16 +53,21 @@ def components(document: Document, given: t.Mapping[str, t.Any] | None = None) -
     :raises RailyardError: for an option or a plan that the provider does not support.
     """
     view, options = viewed(document), Options.of(given)
-    if not PROVIDERS[view.provider].facts.kubernetes:
-        return
+    # Schedulers of a cluster that Railyard does not manage (provider none) get files on demand.
     order: list[tuple[str, Maker]] = [
         (node_selectors.COMPONENT, node_selectors.objects),
-        (sriov_operator_objects.COMPONENT, sriov_operator_objects.policies),
-        (view.provider, PROVIDERS[view.provider].objects),
-        (nccl_objects.COMPONENT, nccl_objects.objects),
-        (metric_objects.COMPONENT, metric_objects.objects),
-        (test_workload.COMPONENT, test_workload.objects),
+        (topology_objects.COMPONENT, topology_objects.objects),
     ]
+    if PROVIDERS[view.provider].facts.kubernetes:
+        order += [
+            (sriov_operator_objects.COMPONENT, sriov_operator_objects.policies),
+            (view.provider, PROVIDERS[view.provider].objects),
+            (nccl_objects.COMPONENT, nccl_objects.objects),
+            (metric_objects.COMPONENT, metric_objects.objects),
+            (test_workload.COMPONENT, test_workload.objects),
+        ]
+    elif not options.schedulers:
+        return
     for component, make in order:
         for made in make(view, options):
             yield component, made
@@ -100,10 +106,10 @@ def _files(view: View, options: Options, node: Node) -> dict[str, str]:
     return dict(files, **PROVIDERS[view.provider].node_files(view, options, node))
 
 
-def node_labels(document: Document) -> dict[str, dict[str, str]]:
-    """Return node -> the labels by which policies and workloads select nodes."""
-    view = View(document)
-    return node_selectors.of_nodes(view) if view.networks else {}
+def node_labels(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, dict[str, str]]:
+    """Return node -> the labels by which policies, workloads and schedulers select nodes."""
+    view, options = View(document), Options.of(given)
+    return node_selectors.of_nodes(view, options) if view.networks or options.schedulers else {}
 
 
 def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, dict[str, int]]:

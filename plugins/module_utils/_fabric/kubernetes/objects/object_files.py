@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     Document,
     Object,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 
 # Letters first, and nothing that is an indicator or could make a number or a date of it; or an IPv4 address, network
 # or range.
@@ -140,7 +141,7 @@ def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes
 
     ``COMPONENT/KIND[-RAIL].yaml`` contains objects and ``values/CHART.yaml`` values for Helm. With ``nodes``,
     ``nodes/NODE/PATH`` contains files of nodes, which no cluster applies. For a fabric without Kubernetes,
-    ``nccl/VARIANT.conf`` contains NCCL's settings of each variant, and there are no objects.
+    ``nccl/VARIANT.conf`` contains NCCL's settings of each variant, and there are no objects but those for schedulers.
 
     :raises RailyardError: for an option or a plan that the provider does not support.
     """
@@ -150,8 +151,8 @@ def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes
     files = {path: "---\n" + "---\n".join(texts) for path, texts in parts.items()}
     if parts:
         files.update(_kustomizations(parts))
-    else:
-        view = object_components.viewed(document)
+    view = object_components.viewed(document)
+    if not facts_of(view.provider).kubernetes:
         for variant, node in nccl_objects.samples(view).items():
             files["nccl/%s.conf" % variant] = nccl_objects.text(nccl_objects.host(view, node))
     for chart, settings in object_components.values(document, given).items():

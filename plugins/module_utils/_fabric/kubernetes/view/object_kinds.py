@@ -26,6 +26,8 @@ _NV_IPAM = (
 _MULTUS = "install Multus (playbooks/cluster.yml), which installs the CustomResourceDefinition"
 _DRA = "use Kubernetes 1.34 or later, or set slots.kubelet_plugin of the fabric file to device-plugin"
 _MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"
+_KUEUE = "install Kueue 0.15 or later, or remove kueue from kubernetes_options.schedulers"
+_VOLCANO = "install Volcano 1.14 or later, or remove volcano from kubernetes_options.schedulers"
 _SCRAPES = "install the Prometheus operator 0.65 or later, or set fabric.agent.metrics to loopback"
 
 # (apiVersion, kind) -> remedy if a cluster does not have it.
@@ -49,6 +51,9 @@ _REMEDIES: dict[tuple[str, str], str] = {
     ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"): _MULTUS,
     ("resource.k8s.io/v1", "DeviceClass"): _DRA,
     ("resource.k8s.io/v1", "ResourceClaimTemplate"): _DRA,
+    ("kueue.x-k8s.io/v1beta2", "Topology"): _KUEUE,
+    ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"): _KUEUE,
+    ("topology.volcano.sh/v1alpha1", "HyperNode"): _VOLCANO,
     ("monitoring.coreos.com/v1", "ServiceMonitor"): _MONITORING,
     ("monitoring.coreos.com/v1", "PrometheusRule"): _MONITORING,
     ("monitoring.coreos.com/v1alpha1", "ScrapeConfig"): _SCRAPES,

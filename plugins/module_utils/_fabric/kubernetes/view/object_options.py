@@ -37,6 +37,8 @@ IMAGES: dict[str, tuple[str, str, str]] = {
     "plain-rdma-shared-device-plugin": ("mellanox", "k8s-rdma-shared-dev-plugin", "v1.5.3"),
     "plain-sriov-device-plugin": ("k8snetworkplumbingwg", "sriov-network-device-plugin", "v3.7.0"),
 }
+# Schedulers of a cluster that read the topology from objects.
+SCHEDULERS = ("kueue", "volcano")
 # Images without a default version: objects that need them are created only if `images` names them.
 UNPINNED = ("test",)
 
@@ -77,6 +79,8 @@ class Options:
     grafana_labels: t.Mapping[str, str] = field(default_factory=dict)
     # Labels of nodes by a rule of Node Feature Discovery, for clusters in which nothing else may write to nodes.
     node_feature_rule: bool = False
+    # Schedulers that get the topology of the fabric as labels of nodes and objects: kueue, volcano.
+    schedulers: tuple[str, ...] = ()
     # The agent's DRA driver: DeviceClasses that serve limits of pods, which Kubernetes stores from 1.36 on.
     extended_resources: bool = True
     workload_namespace: str = "default"
@@ -228,6 +232,8 @@ def _typed(key: str, value: t.Any) -> t.Any:
         if not isinstance(value, (list, tuple)):
             raise _type_error(value, place, "a list of whole numbers, such as [1, 2, 4]")
         return tuple(_whole(each, place) for each in value)
+    if key == "schedulers":
+        return _schedulers(value, place)
     if key == "dpdk":
         return _dpdk(value, place)
     if key in _TEXT_MAPPINGS:
@@ -240,6 +246,17 @@ def _typed(key: str, value: t.Any) -> t.Any:
     if not isinstance(value, str):
         raise _type_error(value, place, "text, in quotes")
     return value
+
+
+def _schedulers(value: t.Any, place: str) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise _type_error(value, place, "a list, such as [kueue]")
+    for name in value:
+        if name not in SCHEDULERS:
+            near = did_you_mean(nearest(str(name), SCHEDULERS))
+            remedy = "use %s; Slurm's files are written for a fabric with provider: none" % " or ".join(SCHEDULERS)
+            raise RailyardError("%r is not a scheduler that has objects%s" % (name, near), place, remedy)
+    return tuple(dict.fromkeys(value))
 
 
 def _dpdk(value: t.Any, place: str) -> t.Any:
