@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Finding, Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import qos_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as qos_room
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_profiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
     Port,
@@ -28,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import qos_spec
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "qos.md").read_text(encoding="utf-8")
 
@@ -141,6 +143,57 @@ def test_with_trust_pcp_nothing_turns_the_trust_back() -> None:
     assert host_variable(qos)["nccl"] == {"NCCL_IB_TC": "106", "NCCL_IB_SL": "3"}
 
 
+# -- profiles
+
+LOSSY = [name for name, profile in qos_profiles.PROFILES.items() if not profile.pfc]
+
+
+@pytest.mark.parametrize("name", qos_profiles.PROFILES)
+def test_a_profile_has_the_convention_and_decides_on_pfc(name: str) -> None:
+    data = clean("{profile: %s}" % name)
+    pfc = qos_profiles.PROFILES[name].pfc
+    assert data == dict(clean("{}"), profile=name, pfc=[0, 0, 0, int(pfc), 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("name", LOSSY)
+def test_the_default_buffer_of_a_profile_without_pfc_is_one(name: str) -> None:
+    data = clean("{profile: %s, buffers: {buffer_size: {0: 200000}}}" % name)
+    assert data["buffers"]["prio_buffer"] == [0] * 8
+
+
+def test_keys_of_the_file_override_the_profile() -> None:
+    data = clean("{profile: roce-lossy, dscp: 40, cnp_dscp: 56, ets: {}}")
+    assert (data["priority"], data["dscp2prio"], data["tclass"]) == (5, [[40, 5], [56, 7]], 162)
+    assert data["ets"]["prio_tc"] == [0, 0, 0, 0, 0, 5, 0, 7]
+    assert data["nccl"] == {"NCCL_IB_TC": "162"}
+
+
+def test_a_profile_follows_the_maker_and_the_file_overrides_it() -> None:
+    """Only a profile does: without one, the file means the same on all NICs."""
+    other = qos_profiles.QosDefaults(4, 34, 7, 48, "a document")
+    plain = looked_at("{ets: {}}")[0]
+    assert plain.on(other) is plain
+    lossy = looked_at("{profile: roce-lossless, ets: {}}")[0].on(other)
+    assert (lossy.priority, lossy.dscp, lossy.cnp_priority, lossy.cnp_dscp) == other[:4]
+    assert lossy.pfc == (4,) and lossy.ets is not None and lossy.ets.strict == (7,)
+    own = looked_at("{profile: roce-lossless, cnp_priority: 5, dscp: 26}")[0].on(other)
+    assert (own.priority, own.dscp, own.cnp_priority, own.cnp_dscp) == (3, 26, 5, 40)
+    # the maker's priority of a DSCP that the file repeats
+    same = looked_at("{profile: roce-lossless, cnp_dscp: 48}")[0].on(other)
+    assert (same.cnp_priority, same.cnp_dscp) == (7, 48)
+
+
+def test_every_profile_has_sources_with_dates() -> None:
+    for profile in qos_profiles.PROFILES.values():
+        assert profile.sources
+        assert all(re.search(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}", source) for source in profile.sources)
+    for name, profile in qos_profiles.PROFILES.items():
+        row = next(line for line in PAGE.splitlines() if line.startswith("| `%s` |" % name))
+        pfc, trimming = (each.strip() for each in row.split("|")[2:4])
+        assert (pfc, trimming) == ("RoCE's priority" if profile.pfc else "no", "yes" if profile.trimming else "no")
+    assert {name: profile.pfc for name, profile in qos_profiles.PROFILES.items()} == qos_spec.PROFILES
+
+
 # -- ets
 
 
@@ -208,7 +261,7 @@ def test_the_table_of_the_page_is_the_calculated_one() -> None:
         assert [int(size) for size in sizes] == [-(-size // 1000) for size in least]
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_the_examples_of_the_page_are_sound(number: int) -> None:
     example = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[number]
     assert clean(json.dumps(yaml.safe_load(example)["qos"]))
@@ -273,6 +326,18 @@ VLAN = {"vlan": 100, "qos": 5}
         ("{trust: pcp}", {"vfs": {"vlan": 100, "qos": None}}, []),
         ("{trust: dscp}", {"vfs": VLAN}, []),
         ("{pfc: [], ecn: off}", {}, [("RY708", "qos.pfc")]),
+        ("{profile: lossy}", {}, [("RY114", "qos.profile")]),
+        ("{profile: roce-lossy, pfc: [3]}", {}, [("RY720", "qos.pfc")]),
+        ("{profile: multipath, pfc: [0, 4, 5]}", {}, [("RY720", "qos.pfc")]),
+        ("{profile: roce-lossy, pfc: []}", {}, []),
+        ("{profile: roce-lossy, pfc: [9]}", {}, [("RY113", "qos.pfc[0]")]),
+        ("{profile: roce-lossy, buffers: {cable_len: 30}}", {}, [("RY721", "qos.buffers.cable_len")]),
+        ("{profile: multipath, buffers: {prio_buffer: {3: 1}}}", {}, [("RY721", "qos.buffers.prio_buffer")]),
+        ("{profile: roce-lossy, buffers: {}}", {}, []),
+        ("{profile: roce-lossless, pfc: []}", {}, [("RY722", "qos.pfc")]),
+        ("{profile: roce-lossless, pfc: [3, 4]}", {}, []),
+        ("{profile: roce-lossy, ecn: off}", {}, [("RY708", "qos.ecn")]),
+        ("{profile: multipath}", {"link_layer": "infiniband"}, [("RY701", "qos")]),
         ("{pfc: []}", {}, []),
         ("{ecn: off}", {}, []),
         ("{pfc: [2, 3, 4]}", {}, [("RY709", "qos.pfc")]),
@@ -336,13 +401,16 @@ def test_the_remedy_of_a_notification_on_a_lossless_priority_is_one() -> None:
 
 
 json_like = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 99) | st.sampled_from(["dscp", "pcp", "x", "3", "[", "{{ a }}"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 99)
+    | st.sampled_from(["dscp", "pcp", "roce-lossy", "roce-lossless", "x", "3", "[", "{{ a }}"]),
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["0", "3", "6", "9", "a"]), inner, max_size=4)
     ),
     max_leaves=8,
 )
-KEYS = ("priority", "dscp", "cnp_priority", "cnp_dscp", "trust", "pfc", "ecn", "ets", "buffers", "other")
+KEYS = ("profile", "priority", "dscp", "cnp_priority", "cnp_dscp", "trust", "pfc", "ecn", "ets", "buffers", "other")
 INNER = ("prio_tc", "tc_bw", "strict", "prio_buffer", "buffer_size", "cable_len")
 
 

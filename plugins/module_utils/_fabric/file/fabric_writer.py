@@ -149,6 +149,9 @@ def _qos(qos: Qos) -> Data:
         "pfc": list(qos.pfc),
         "ecn": qos.ecn,
     }
+    if qos.profile:
+        # what follows from the profile depends on the NICs
+        section = {"profile": qos.profile.name, **{key: section[key] for key in section if key in qos.file_keys}}
     if qos.ets:
         section["ets"] = {
             "prio_tc": dict(enumerate(qos.ets.prio_tc)),

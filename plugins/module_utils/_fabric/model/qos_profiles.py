@@ -1,0 +1,89 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Transport profiles of RoCE: what the makers of NICs and switches set as a whole. Data only, with its sources.
+
+A profile decides on PFC, ECN and trimming. Priorities and DSCPs are those of the NIC's maker, or the convention.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+
+class QosDefaults(t.NamedTuple):
+    """The class of RoCE and of congestion notification packets (CNPs) that a maker sets by default.
+
+    ``source``: the document and its date.
+    """
+
+    priority: int
+    dscp: int
+    cnp_priority: int
+    cnp_dscp: int
+    source: str
+
+
+# NVIDIA's NICs and switches, and what applies to other makers.
+CONVENTION = QosDefaults(
+    *(3, 26, 6, 48),
+    "NVIDIA Cumulus Linux 5.14, RDMA over Converged Ethernet, nv show interface qos roce status (read 2026-11-29)",
+)
+
+LOSSLESS, LOSSY, MULTIPATH = "roce-lossless", "roce-lossy", "multipath"
+
+
+@dataclass(frozen=True)
+class QosProfile:
+    """A transport profile.
+
+    ``pfc``: whether RoCE's priority is paused. ``trimming``: whether switches cut the payload of a packet that they
+    would drop, and forward its header. All profiles have ECN and trust the DSCP. ``sources``: documents with their
+    dates.
+    """
+
+    name: str
+    pfc: bool
+    trimming: bool
+    sources: tuple[str, ...]
+
+
+_CUMULUS = (
+    "NVIDIA Cumulus Linux 5.14, RDMA over Converged Ethernet, table Default RoCE Configuration: the modes have the same"
+    " classes and ECN, and only lossless has PFC (read 2026-11-29)"
+)
+
+PROFILES: t.Mapping[str, QosProfile] = {
+    profile.name: profile
+    for profile in (
+        QosProfile(
+            LOSSLESS,
+            pfc=True,
+            trimming=False,
+            sources=(
+                _CUMULUS,
+                "NVIDIA Network Operator 26.10, NIC Configuration Operator, Configuration Details, roceOptimized: PFC"
+                " on priority 3, trust dscp, CNPs with DSCP 48 and priority 6 (2026-11-22; 26.7 has DSCP 4)",
+            ),
+        ),
+        QosProfile(
+            LOSSY,
+            pfc=False,
+            trimming=False,
+            sources=(
+                _CUMULUS,
+                "NVIDIA doRoCE.sh 0.98, option --lossy_buf: PFC off, one buffer for all traffic (2023-07-25)",
+            ),
+        ),
+        QosProfile(
+            MULTIPATH,
+            pfc=False,
+            trimming=True,
+            sources=(
+                "OCP Multipath Reliable Connection 1.0: PFC off, ECN, trimming (2026-05-05; read in a second source)",
+                "NVIDIA Cumulus Linux 5.15, Packet Trimming, RoCE mode lossy-multi-tc (read 2026-11-29)",
+            ),
+        ),
+    )
+}
