@@ -334,6 +334,7 @@ counters:
   description:
     - Counters of errors and congestion by netdev and by RDMA device, without counters of traffic.
     - Ports of a device with several ports have an entry each, as C(mlx5_0:3).
+    - C(rx_pfc_pause) and C(tx_pfc_pause) are the pause frames of all priorities, if the driver has PFC.
   returned: when O(subset) has V(counters)
   type: dict
   version_added: 0.2.0

@@ -87,3 +87,9 @@ PROFILES: t.Mapping[str, QosProfile] = {
         ),
     )
 }
+
+
+def without_pfc(qos: t.Mapping[str, t.Any] | None) -> bool:
+    """Return whether QoS settings of the plan have a profile without PFC."""
+    profile = PROFILES.get((qos or {}).get("profile", ""))
+    return profile is not None and not profile.pfc

@@ -127,6 +127,7 @@ class Info:
     def _by_name(
         self, subset: t.Sequence[str], nics: t.Sequence[Row], interfaces: t.Sequence[Row], listen: float
     ) -> Row:
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics import port_counters
         from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters, lldp, sysctl
 
         system = self._system
@@ -147,7 +148,7 @@ class Info:
         if "counters" in subset:
             functions = {row["pci"] for row in nics}
             ports = [row for row in self.rdma() if row["netdev"] in netdevs or row["pci"] in functions]
-            found["counters"] = counters.look(system, netdevs, counters.names(ports))
+            found["counters"] = port_counters.look(system, netdevs, counters.names(ports))
         return found
 
     def _duplicates(self, rows: t.Sequence[Row]) -> list[Row]:

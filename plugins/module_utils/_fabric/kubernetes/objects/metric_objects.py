@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import EIGHT
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import PROFILES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import without_pfc
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     compute_ports,
     each_netdev,
@@ -430,7 +430,7 @@ def _pauses(rails: t.Sequence[str], lossy: t.Container[str]) -> list[tuple[str, 
 def _lossy(view: View) -> set[str]:
     """Return the rails whose transport profile has no PFC."""
     settings = ((network.rail, qos_of(view.fabric, network.sample)) for network in view.networks)
-    return {rail for rail, qos in settings if qos and "profile" in qos and not PROFILES[qos["profile"]].pfc}
+    return {rail for rail, qos in settings if without_pfc(qos)}
 
 
 def _lossless(view: View) -> list[int]:

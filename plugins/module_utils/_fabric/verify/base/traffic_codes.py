@@ -133,6 +133,16 @@ TRAFFIC_CODES = (
         remedy="check the counters of the port and of the leaf",
     ),
     _manual(
+        *(
+            "RV865",
+            "pause-frames-without-pfc",
+            "rdma",
+            "a port sent or received pause frames, and its profile has no PFC",
+        ),
+        cause="PFC or global pause is on at one end of the cable",
+        remedy="switch it off on the leaf port; drift.yml reports PFC of the node",
+    ),
+    _manual(
         *("RV870", "rail-not-proven", "rdma", "no traffic proved the rail"),
         cause="no traffic was sent over it",
         remedy="see the reason",
