@@ -283,11 +283,12 @@ def _ports(ports: t.Mapping[str, Port | None]) -> Data | None:
     return {rail: None if port is None else _port(port) for rail, port in ports.items()} or None
 
 
-def _node_settings(settings: NodeSettings, soft_rdma: str | None = None) -> Data:
+def _node_settings(settings: NodeSettings, soft_rdma: str | None = None, nic: str | None = None) -> Data:
     return {
         "attachment": settings.attachment,
         "slots": _settings(settings.slots),
         "soft_rdma": soft_rdma,
+        "nic": nic,
         "driver": _driver(settings.driver),
         "firmware": _firmware(settings.firmware),
         "infiniband": settings.partitions and settings.partitions.file_value(),
@@ -301,7 +302,7 @@ def _profile(profile: Profile) -> Data:
     if gpus is not None and list(gpus) == list(range(len(gpus))) and not any(gpus.values()):
         gpus = len(gpus)
     return _without_none(
-        **_node_settings(profile, profile.soft_rdma),
+        **_node_settings(profile, profile.soft_rdma, profile.nic),
         **profile.expected,
         gpus=gpus,
         gpu_distance=profile.gpu_distance,

@@ -294,9 +294,12 @@ class NodeSettings:
 
 @dataclass
 class Profile(NodeSettings):
-    """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs."""
+    """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs.
+    ``nic``: the family of the NICs of its rail ports, a key of ``nic_families.FAMILIES``; None: unknown.
+    """
 
     soft_rdma: str | None = None
+    nic: str | None = None
     gpus: dict[int, str | None] | None = None
     gpu_distance: str | None = None
     expected: dict[str, int] = field(default_factory=dict)
