@@ -14,8 +14,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Finding, Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import qos_rules as rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as qos_room
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_profiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
@@ -27,8 +29,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos, host_variable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_families
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import qos_spec
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "qos.md").read_text(encoding="utf-8")
@@ -170,17 +175,111 @@ def test_keys_of_the_file_override_the_profile() -> None:
 
 def test_a_profile_follows_the_maker_and_the_file_overrides_it() -> None:
     """Only a profile does: without one, the file means the same on all NICs."""
-    other = qos_profiles.QosDefaults(4, 34, 7, 48, "a document")
+    other = "bnxt_re"
     plain = looked_at("{ets: {}}")[0]
     assert plain.on(other) is plain
     lossy = looked_at("{profile: roce-lossless, ets: {}}")[0].on(other)
-    assert (lossy.priority, lossy.dscp, lossy.cnp_priority, lossy.cnp_dscp) == other[:4]
-    assert lossy.pfc == (4,) and lossy.ets is not None and lossy.ets.strict == (7,)
+    assert (lossy.priority, lossy.dscp, lossy.cnp_priority, lossy.cnp_dscp) == (3, 26, 7, 48)
+    assert lossy.pfc == (3,) and lossy.ets is not None and lossy.ets.strict == (7,)
     own = looked_at("{profile: roce-lossless, cnp_priority: 5, dscp: 26}")[0].on(other)
     assert (own.priority, own.dscp, own.cnp_priority, own.cnp_dscp) == (3, 26, 5, 40)
     # the maker's priority of a DSCP that the file repeats
     same = looked_at("{profile: roce-lossless, cnp_dscp: 48}")[0].on(other)
     assert (same.cnp_priority, same.cnp_dscp) == (7, 48)
+
+
+MAKERS = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: host, provider: none, mtu: 4200}
+rails:
+  gpu[01:02]: {subnet: "172.16.{n+10}.0/24", gateway: .254, hosts: .201-.253%s}
+profiles:
+  pollara: {nic: %s, ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
+  other: {%sports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
+nodes:
+  ai-1: {profile: pollara, address: 10.1.16.1}
+  ai-2: {profile: other, address: 10.1.16.2}
+qos: {profile: %s}
+"""
+
+
+def planned(*values: str) -> dict[str, t.Any]:
+    plan = lint((MAKERS % values).encode()).plan
+    assert plan is not None
+    return plan.document()
+
+
+@pytest.mark.parametrize("profile", qos_profiles.PROFILES)
+def test_a_fabric_of_one_maker_has_its_class_everywhere(profile: str) -> None:
+    document = planned("", "ionic", "nic: ionic, ", profile)
+    qos = document["fabric"]["qos"]
+    assert qos["dscp2prio"] == [[24, 3], [46, 6]] and qos["tclass"] == 98
+    # AMD's NICs send the control messages of collectives in the class of CNPs
+    assert qos["nccl"] == {"NCCL_IB_TC": "98", "NCCL_IB_FIFO_TC": "184"}
+    assert not [port for node in document["nodes"] for port in node["ports"] if "qos" in port]
+    page = plan_tables.files(document)["leaves.md"].decode()
+    assert "| profile | %s |" % profile in re.sub(" +", " ", page)
+    trimming = "on, in the class of RoCE" if profile == "multipath" else "off"
+    assert "| packet trimming | %s |" % trimming in re.sub(" +", " ", page)
+
+
+def test_nics_of_two_makers_have_the_class_of_their_own() -> None:
+    document = planned("", "bnxt_re", "nic: mlx5, ", "roce-lossless")
+    assert document["fabric"]["qos"]["ecn"]["cnp_priority"] == 6
+    first, second = document["nodes"]
+    assert [port["qos"]["dscp2prio"] for port in first["ports"]] == [[[26, 3], [48, 7]]] * 2
+    assert not [port for port in second["ports"] if "qos" in port]
+    options = port_options(first["ports"], "roce_qos")
+    assert [port["qos"]["ecn"]["cnp_priority"] for port in options] == [7, 7]
+    # a maker that publishes no class, and an unknown one, have the convention
+    for other in ("irdma", "habanalabs"):
+        document = planned("", other, "", "roce-lossy")
+        assert document["fabric"]["qos"]["dscp"] == 26
+        assert not [port for node in document["nodes"] for port in node["ports"] if "qos" in port]
+
+
+def test_a_rail_has_another_profile() -> None:
+    document = planned(", qos: {profile: roce-lossy}", "ionic", "nic: ionic, ", "roce-lossless")
+    assert sum(document["fabric"]["qos"]["pfc"]) == 1
+    for node in document["nodes"]:
+        for port in node["ports"]:
+            assert (port["qos"]["profile"], port["qos"]["pfc"], port["qos"]["dscp"]) == ("roce-lossy", [0] * 8, 24)
+    # the profile of the fabric applies to a rail that sets other keys
+    document = planned(", qos: {dscp: 34}", "mlx5", "", "roce-lossy")
+    port = document["nodes"][0]["ports"][0]
+    assert (port["qos"]["profile"], port["qos"]["pfc"], port["qos"]["dscp"]) == ("roce-lossy", [0] * 8, 34)
+
+
+@pytest.mark.parametrize(
+    ("rail", "profile", "expected"),
+    [
+        (", qos: {pfc: [3]}", "roce-lossy", [("RY720", "rails.gpu[01:02].qos.pfc")]),
+        (", qos: {profile: multipath}", "roce-lossless, pfc: [3], buffers: {cable_len: 30}", []),
+        (", qos: {profile: roce-lossless, pfc: []}", "roce-lossy", [("RY722", "rails.gpu[01:02].qos.pfc")]),
+        ("", "roce-lossy", []),
+    ],
+)
+def test_contradictions_of_a_rail_are_at_the_rail(rail: str, profile: str, expected: list[tuple[str, str]]) -> None:
+    findings = lint((MAKERS % (rail, "mlx5", "nic: mlx5, ", profile)).encode()).findings
+    assert [(each.code, each.place) for each in findings if each.code.startswith("RY7")] == expected
+
+
+def test_dscps_of_different_makers_are_a_finding() -> None:
+    def codes(*values: str) -> list[str]:
+        findings = lint((MAKERS % values).encode()).findings
+        return [each.code for each in findings if each.code.startswith("RY7")]
+
+    assert codes("", "ionic", "nic: mlx5, ", "roce-lossy") == ["RY723"]
+    assert codes("", "bnxt_re", "nic: mlx5, ", "roce-lossy") == []  # only the priority in the NIC differs
+    assert codes("", "ionic", "nic: mlx5, ", "roce-lossy, dscp: 26, cnp_dscp: 48") == []
+
+
+def test_a_written_file_has_the_keys_of_the_file_alone() -> None:
+    text = MAKERS % (", qos: {profile: multipath}", "ionic", "nic: mlx5, ", "roce-lossy, cnp_dscp: 48")
+    before = lint(text.encode())
+    assert before.plan is not None
+    after = lint(write(before.plan.fabric).encode())
+    assert after.plan is not None and after.plan.document() == before.plan.document()
 
 
 def test_every_profile_has_sources_with_dates() -> None:
@@ -191,6 +290,11 @@ def test_every_profile_has_sources_with_dates() -> None:
         row = next(line for line in PAGE.splitlines() if line.startswith("| `%s` |" % name))
         pfc, trimming = (each.strip() for each in row.split("|")[2:4])
         assert (pfc, trimming) == ("RoCE's priority" if profile.pfc else "no", "yes" if profile.trimming else "no")
+    for nic in (None, *nic_families.FAMILIES):
+        row = next(line for line in PAGE.splitlines() if line.startswith("| `") and "`%s`" % (nic or "mlx5") in line)
+        row = row.replace("as `mlx5` | as `mlx5`", "DSCP 26, priority 3 | DSCP 48, priority 6")
+        priority, dscp, cnp_priority, cnp_dscp = qos_profiles.defaults_of(nic)
+        assert "DSCP %d, priority %d | DSCP %d, priority %d" % (dscp, priority, cnp_dscp, cnp_priority) in row
     assert {name: profile.pfc for name, profile in qos_profiles.PROFILES.items()} == qos_spec.PROFILES
 
 

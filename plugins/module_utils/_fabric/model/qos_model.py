@@ -10,10 +10,14 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import (
-    CONVENTION,
+    CNP_DSCP,
+    CNP_PRIORITY,
+    CONTROL_WITH_CNPS,
+    DSCP,
+    PRIORITY,
     PROFILES,
-    QosDefaults,
     QosProfile,
+    defaults_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, text_of
@@ -107,22 +111,22 @@ class Qos:
     """The section ``qos``; attributes that are not listed here are its keys.
 
     ``pfc``: the lossless priorities, in ascending order. ``ets``, ``buffers``: None: the driver's settings.
-    ``profile``: the transport profile; None: the file has none. ``maker``: the defaults of the NIC's maker, which a
+    ``profile``: the transport profile; None: the file has none. ``nic``: the family of the NICs, whose defaults a
     profile uses; None: the convention. ``path``: the place of the section. ``file_keys``: the keys that the file sets.
-    ``keys``: the values of the file, for NICs of another maker.
+    ``keys``: the values of the file, for another family.
     """
 
-    priority: int = CONVENTION.priority
-    dscp: int = CONVENTION.dscp
-    cnp_priority: int = CONVENTION.cnp_priority
-    cnp_dscp: int = CONVENTION.cnp_dscp
+    priority: int = PRIORITY
+    dscp: int = DSCP
+    cnp_priority: int = CNP_PRIORITY
+    cnp_dscp: int = CNP_DSCP
     trust: str = TRUSTS[0]
-    pfc: tuple[int, ...] = (CONVENTION.priority,)
+    pfc: tuple[int, ...] = (PRIORITY,)
     ecn: bool = True
     ets: Ets | None = None
     buffers: Buffers | None = None
     profile: QosProfile | None = None
-    maker: QosDefaults | None = None
+    nic: str | None = None
     path: Path = ("qos",)
     file_keys: tuple[str, ...] = ()
     keys: _Keys = _Keys()
@@ -136,21 +140,21 @@ class Qos:
         """Whether the profile has no PFC."""
         return self.profile is not None and not self.profile.pfc
 
-    def on(self, maker: QosDefaults | None) -> Qos:
-        """Return the QoS on NICs of a maker. Only a profile follows the maker."""
-        if self.profile is None or maker == self.maker:
+    def on(self, nic: str | None) -> Qos:
+        """Return the QoS on NICs of a family. Only a profile depends on it."""
+        if self.profile is None or defaults_of(nic) == defaults_of(self.nic):
             return self
-        return replace(self, **_derived(self.keys, self.profile, maker))
+        return replace(self, **_derived(self.keys, self.profile, nic))
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(section: Section, report: Report, base: Section | None = None, maker: QosDefaults | None = None) -> Qos:
+def read(section: Section, report: Report, base: Section | None = None, nic: str | None = None) -> Qos:
     """Return the ``qos`` of a fabric file. A value that cannot be read is reported, and its default is used.
 
     :param base: the section of the fabric, for keys that the section of a rail does not set.
-    :param maker: the defaults of the maker of all NICs; None: several makers, or unknown.
+    :param nic: the family of all NICs; None: several, or unknown.
     """
 
     def owner(*keys: str) -> Section:
@@ -189,15 +193,15 @@ def read(section: Section, report: Report, base: Section | None = None, maker: Q
         path=section.path,
         file_keys=tuple(section.mapping.entries),
         keys=keys,
-        **_derived(keys, profile, maker if profile else None),
+        **_derived(keys, profile, nic if profile else None),
     )
 
 
-def _derived(keys: _Keys, profile: QosProfile | None, maker: QosDefaults | None) -> dict[str, t.Any]:
-    """Return the values of :class:`Qos` that depend on the maker's defaults, and those that follow from them."""
-    default = maker or CONVENTION
-    priority, dscp = _marks(keys.priority, keys.dscp, default.priority, default.dscp)
-    cnp_priority, cnp_dscp = _marks(keys.cnp_priority, keys.cnp_dscp, default.cnp_priority, default.cnp_dscp)
+def _derived(keys: _Keys, profile: QosProfile | None, nic: str | None) -> dict[str, t.Any]:
+    """Return the values of :class:`Qos` that depend on the family of the NICs, and those that follow from them."""
+    default = defaults_of(nic)
+    priority, dscp = _marks(keys.priority, keys.dscp, *default[:2])
+    cnp_priority, cnp_dscp = _marks(keys.cnp_priority, keys.cnp_dscp, *default[2:])
     pfc = keys.pfc
     if pfc is None:
         pfc = (priority,) if profile is None or profile.pfc else ()
@@ -209,7 +213,7 @@ def _derived(keys: _Keys, profile: QosProfile | None, maker: QosDefaults | None)
         "pfc": pfc,
         "ets": _ets(keys.ets, priority, cnp_priority, pfc) if keys.ets else None,
         "buffers": _buffers(keys.buffers, pfc) if keys.buffers else None,
-        "maker": maker,
+        "nic": nic,
     }
 
 
@@ -336,12 +340,15 @@ def host_variable(qos: Qos) -> dict[str, t.Any]:
       it slows down (``rp``, reaction point), and the marks of CNPs (mlx5, ``/sys/class/net/.../ecn``).
     - ``global_pause``: 802.3x, which stops all priorities together and makes all buffers of mlx5 lossless.
     - ``nccl``: environment variables. NCCL_IB_SL is the VLAN priority of RoCE packets, which trust pcp uses.
+      NCCL_IB_FIFO_TC is the traffic class of control messages, without ECN: no NIC slows them down.
     - ``profile``: the transport profile, if the file has one.
     """
     tclass = qos.dscp << 2 | (ECT0 if qos.ecn else 0)
     nccl = {"NCCL_IB_TC": str(tclass)}
     if qos.trust == "pcp":
         nccl["NCCL_IB_SL"] = str(qos.priority)
+    if qos.nic in CONTROL_WITH_CNPS:
+        nccl["NCCL_IB_FIFO_TC"] = str(qos.cnp_dscp << 2)
     return {
         **({"profile": qos.profile.name} if qos.profile else {}),
         "priority": qos.priority,

@@ -11,25 +11,20 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import QosDefaults
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_families
 
-class QosDefaults(t.NamedTuple):
-    """The class of RoCE and of congestion notification packets (CNPs) that a maker sets by default.
-
-    ``source``: the document and its date.
-    """
-
-    priority: int
-    dscp: int
-    cnp_priority: int
-    cnp_dscp: int
-    source: str
-
-
-# NVIDIA's NICs and switches, and what applies to other makers.
+# The class of RoCE and of CNPs on NVIDIA's switches, and on NICs whose maker is unknown or publishes none.
+PRIORITY, DSCP, CNP_PRIORITY, CNP_DSCP = 3, 26, 6, 48
 CONVENTION = QosDefaults(
-    *(3, 26, 6, 48),
+    *(PRIORITY, DSCP, CNP_PRIORITY, CNP_DSCP),
     "NVIDIA Cumulus Linux 5.14, RDMA over Converged Ethernet, nv show interface qos roce status (read 2026-11-29)",
 )
+
+# Families of NICs whose maker gives the control messages of collectives the class of CNPs (NCCL_IB_FIFO_TC).
+# ionic: AMD system acceptance, Network Configuration for Performance Optimization, Recommended PFC Parameters: DSCP 46
+# and priority 6 for CNPs and for the purpose xccl-cts (read 2026-11-29).
+CONTROL_WITH_CNPS = ("ionic",)
 
 LOSSLESS, LOSSY, MULTIPATH = "roce-lossless", "roce-lossy", "multipath"
 
@@ -87,6 +82,16 @@ PROFILES: t.Mapping[str, QosProfile] = {
         ),
     )
 }
+
+
+def defaults_of(nic: str | None) -> tuple[int, int, int, int]:
+    """Return priority and DSCP of RoCE, and those of CNPs, of a family of NICs.
+
+    The convention replaces what its maker does not publish.
+    """
+    maker = nic_families.qos_defaults(nic) or CONVENTION
+    found = [own if own is not None else known for own, known in zip(maker[:4], CONVENTION[:4])]
+    return t.cast(t.Tuple[int, int, int, int], tuple(found))
 
 
 def without_pfc(qos: t.Mapping[str, t.Any] | None) -> bool:
