@@ -93,7 +93,7 @@ class NicVendor:
         "ECN (the interface of this driver is unknown)",
         "set qos.ecn to null, and set ECN with the vendor's tool",
     )
-    #: devices with a PCI function for which ACS must stay: PCI device -> description
+    #: DMA functions, which a NIC has beside its own: PCI device -> description. They are no NICs, and ACS must stay.
     acs_devices: t.Mapping[str, str] = {}
     vf_files = VfFiles()
 
