@@ -31,6 +31,23 @@ options:
       settings:
         description: Names and values of the settings.
         type: dict
+      gid_index:
+        description:
+          - A setting whose value is the index of a GID, for NCCL before 2.21, which does not select the GID itself.
+          - The module reads the index on the node. It fails if GIDs of RoCE v2 have different indexes, and warns if an
+            address has no GID.
+        type: dict
+        version_added: 0.2.0
+        suboptions:
+          setting:
+            description: The name of the setting.
+            type: str
+            required: true
+          addresses:
+            description: The addresses of the ports, without prefix length.
+            type: list
+            elements: str
+            required: true
   state:
     description:
       - V(present) writes the blocks.

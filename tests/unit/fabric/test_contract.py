@@ -53,7 +53,7 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
         found = plan.node_vars(planned)
         assert list(found) == [key for key in found if key in node] and set(found) == set(node)
         for each in found["ports"]:
-            optional = {*KIND, *LOWER}
+            optional = {*KIND, *LOWER, "nccl"}
             assert set(each) - optional == set(port) - optional
             assert name in LOWERS or not set(each) & set(LOWER)
             if "lower" in each:

@@ -381,6 +381,20 @@ def test_a_device_gets_only_the_verbs_files_of_its_vf(tmp_path: Path) -> None:
     assert [each["path"] for each in single["containerEdits"]["deviceNodes"]] == ["/dev/infiniband/rdma_cm"]
 
 
+def test_the_device_of_a_vf_has_port_rail_and_plane_for_nccl(tmp_path: Path) -> None:
+    numbers = {"port": 1, "rail": 0, "plane": 1}
+    one = rail(1, pci=PF, rdma="mlx5_gpu01", slots=[slot(1, 0, "rails", vf=0), slot(1, 1, "gpu01", vf=0)], nccl=numbers)
+    spec = agent_spec.parse_spec(document(one, attachment="sriov", env={}))
+    whole, single = (spec.resources()[resource][0] for resource in ("rails", "gpu01"))
+    system = node(tmp_path).system()
+    found = cdi_files.environment(system, spec, whole)
+    assert (found["NCCL_IB_HCA"], found["NCCL_NET_MERGE_POLICY"]) == ("=mlx5_8:1:0:1", "RAIL")
+    # the order of VFs can differ between nodes, and NCCL would connect merged planes crosswise
+    assert found["NCCL_IB_MERGE_NICS"] == "0"
+    # NCCL merges only devices that are named with their rail, so one without names has no such policy
+    assert cdi_files.environment(system, spec, single) == {"RAILYARD_SLOT_GPU01": "1"}
+
+
 def test_cdi_files_that_differ_are_written_and_stale_ones_removed(tmp_path: Path) -> None:
     tree = node(tmp_path)
     system = tree.system()

@@ -108,8 +108,20 @@ def _gpudirect(section: Section, _report: Report) -> dict[str, t.Any]:
     }
 
 
-def _nccl(section: Section, _report: Report) -> dict[str, t.Any]:
-    return {"file": section.flag("file"), "ucx": section.flag("ucx")}
+NCCL_VERSION = rule(
+    "RY860 invalid-nccl-version: Invalid version of NCCL",
+    _FABRIC % "nccl: {version: 2.30.5-cuda13}",
+    _FABRIC % 'nccl: {version: "2.30.5"}',
+)
+
+
+def _nccl(section: Section, report: Report) -> dict[str, t.Any]:
+    version = section.text("version")
+    if version is not None and host_model.version_numbers(version) is None:
+        message = "%s is not a version of NCCL" % shown(version)
+        report.add(NCCL_VERSION, section.path + ("version",), message, "write its numbers, such as 2.30.5")
+        version = None
+    return {"file": section.flag("file"), "ucx": section.flag("ucx"), "version": version}
 
 
 _READERS: dict[str, t.Callable[[Section, Report], dict[str, t.Any]]] = {

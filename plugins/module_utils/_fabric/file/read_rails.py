@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reader of the sections ``rails`` and ``addresses``: rails, their planes and address schemes."""
+"""Reader of the sections ``rails`` and ``addresses``: rails, their NICs and planes, and address schemes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings i
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import set_parts
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    BALANCINGS,
+    HARDWARE,
+    Fabric,
+    Rail,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
@@ -53,10 +58,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     nth_subnet,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
 
 MAX_RAILS = 64
-PLANES = (1, 2, 4)
+PLANES, NICS = (1, 2, 4, 8), (1, 2, 4)
 # Keys of one family. Those of IPv6 end with a 6.
 _IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block", "node_aggregate")
 _IPV6_KEYS = tuple(key + "6" for key in _IPV4_KEYS)
@@ -67,7 +72,7 @@ _COMMON = ("mode", "leaf_end", "host", "taken", "numbering")
 _KEYS = _IPV4_KEYS + _IPV6_KEYS + _COMMON
 _SUPERNET_KEYS = ("supernet", "rail_prefix", "supernet6", "rail_prefix6")
 # If one of these keys has a single value, the rails are generated: a rail with that name would have a mapping.
-_GENERATOR = ("count", "name", "planes", "mtu") + tuple(key for key in _KEYS if key != "taken")
+_GENERATOR = ("count", "name", "nics", "planes", "mtu") + tuple(key for key in _KEYS if key != "taken")
 # Mode -> the keys that it uses, beside subnet. The planner itself reports unused pods and hosts.
 _USED = {
     SUBNET: ("gateway", "pods", "hosts", "taken", "numbering"),
@@ -77,6 +82,30 @@ _USED = {
     NONE: (),
 }
 QosSection = t.Tuple[Rail, Section]
+
+
+class _Part(t.NamedTuple):
+    """A part of a rail that is planned by itself: a NIC, or a plane of it that has its own network.
+
+    ``device_planes``: the planes over which the NIC itself distributes packets. ``sections``: those that the part has
+    of its own, the plane before the NIC. ``fields``: values of the fields of its templates.
+    """
+
+    nic: int = 1
+    nics: int = 1
+    plane: int = 1
+    planes: int = 1
+    device_planes: int = 1
+    sections: tuple[Section, ...] = ()
+    fields: t.Mapping[str, int] = {}
+
+
+class _Planes(t.NamedTuple):
+    """The planes of a NIC. ``sections``: of each plane with its own network; None for a plane without keys."""
+
+    sections: t.Sequence[Section | None] = (None,)
+    device_planes: int = 1
+    has_field: bool = False
 
 
 def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> list[QosSection]:
@@ -138,7 +167,7 @@ profiles:
 )
 
 INVALID_PLANES = rule(
-    "RY419 invalid-planes: Invalid number of planes",
+    "RY419 invalid-planes: Invalid number of planes or NICs",
     """
 rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
 profiles:
@@ -204,7 +233,7 @@ class _Reader:
             if len(known) + len(names) > MAX_RAILS:
                 self._too_many(len(known) + len(names))
                 return
-            planes = self._planes(own) if own else [None]
+            parts = self._parts(own) if own else [_Part()]
             before = len(self.fabric.rails)
             for place, name in enumerate(names, 1):
                 label(name, path, RAIL_NAME, "a rail", self.report)
@@ -214,15 +243,11 @@ class _Reader:
                     continue
                 number = len(known)
                 if own is None:
-                    self._add(name, number, 1, 1, path)
+                    self._add(name, number, _Part(), path)
                     continue
-                for plane, keys in enumerate(planes, 1):
-                    numbers = {"n": place} if names.ranges else {"n": number}
-                    if own.has("planes"):
-                        numbers["p"] = plane
-                    is_plain = not names.ranges and "p" not in numbers
-                    sections = [keys, own] if keys else [own]
-                    self._rail(name, number, plane, len(planes), sections, None if is_plain else numbers)
+                for part in parts:
+                    fields = {"n": place if names.ranges else number, **part.fields}
+                    self._rail(name, number, part, own, fields if names.ranges or part.fields else None)
             if own and len(self.fabric.rails) > before:
                 own.done()
 
@@ -234,9 +259,9 @@ class _Reader:
         names = template(text, section.path + ("name",), ("n",), (), report) if text is not None else None
         for key in _GENERATOR + ("taken", "vfs") + KIND_KEYS:
             section.value(key)
-        planes = self._planes(section)
-        if count * len(planes) > MAX_RAILS:
-            self._too_many(count * len(planes))
+        parts = self._parts(section)
+        if count * len(parts) > MAX_RAILS:
+            self._too_many(count * len(parts))
             names = None
         known: set[str] = set()
         for number in range(1, count + 1) if names else ():
@@ -248,61 +273,98 @@ class _Reader:
                 break
             known.add(name)
             label(name, section.path + ("name",), RAIL_NAME, "a rail", report)
-            for plane, keys in enumerate(planes, 1):
-                numbers = {"n": number, "p": plane} if section.has("planes") else {"n": number}
-                self._rail(name, number, plane, len(planes), [keys, section] if keys else [section], numbers)
+            for part in parts:
+                self._rail(name, number, part, section, {"n": number, **part.fields})
         section.done()
 
     def _too_many(self, count: int) -> None:
         message = "%d rails; the maximum is %d" % (count, MAX_RAILS)
         self.report.add(file_rules.RANGE, self.section.path, message, "write a file for each fabric")
 
-    def _planes(self, section: Section) -> list[Section | None]:
-        """Return the section of each plane; None for a plane without keys."""
-        section.value("planes")
-        path = section.path + ("planes",)
-        if not section.has("planes"):
-            return [None]
-        items = section.items("planes")
-        if items is None:
-            text = section.text("planes")
-            if text is None:
-                return [None]
-            planes: list[Section | None] = [None] * int(text) if text in ("1", "2", "4") else []
-            number = shown(text)
-        else:
-            planes, number = items, str(len(items))
-        if len(planes) not in PLANES:
-            message = "%s is not a valid number of planes" % number
-            self.report.add(INVALID_PLANES, path, message, "write 1, 2 or 4, or a list of as many planes")
-            return [None]
-        return planes
+    def _parts(self, section: Section) -> list[_Part]:
+        """Return the parts of a rail, in the order of NICs, and of the planes of each."""
+        nics, planes = self._nics(section), self._planes(section)
+        found = []
+        for nic, of_nic in enumerate(nics, 1):
+            of_planes = self._planes(of_nic) if of_nic and of_nic.has("planes") else planes
+            for plane, of_plane in enumerate(of_planes.sections, 1):
+                fields = {"c": nic} if section.has("nics") else {}
+                fields.update({"p": plane} if of_planes.has_field else {})
+                sections = tuple(each for each in (of_plane, of_nic) if each)
+                size = (len(of_planes.sections), of_planes.device_planes)
+                found.append(_Part(nic, len(nics), plane, *size, sections, fields))
+        return found
 
-    def _add(self, name: str, number: int, plane: int, planes: int, path: Path) -> Rail:
-        """Add a rail or a plane to the fabric, and return it."""
-        plane_name = "%sp%d" % (name, plane) if planes > 1 else name
-        rail = Rail(plane_name, len(self.fabric.rails) + 1, path, name, number, plane, planes)
+    def _nics(self, section: Section) -> t.Sequence[Section | None]:
+        """Return the section of each NIC of a rail; None for a NIC without keys."""
+        items = section.items("nics")
+        if items is None:
+            count = self._count(section, "nics", NICS, "NICs of a rail")
+            return [None] * (count or 1)
+        if len(items) not in NICS:
+            self._report_count(section.path + ("nics",), str(len(items)), NICS, "NICs of a rail")
+            return [None]
+        for item in items:
+            if item:
+                item.value("planes")
+        return items
+
+    def _planes(self, section: Section) -> _Planes:
+        """Return the planes of the NICs of a rail."""
+        items = section.items("planes")
+        if items is not None:
+            if len(items) in PLANES:
+                return _Planes(items, has_field=True)
+            self._report_count(section.path + ("planes",), str(len(items)), PLANES, "planes")
+            return _Planes()
+        if not isinstance(section.value("planes"), Mapping):
+            count = self._count(section, "planes", PLANES, "planes")
+            return _Planes([None] * count, has_field=True) if count else _Planes()
+        own = section.section("planes")
+        if own is None:
+            return _Planes()
+        count = self._count(own, "count", PLANES, "planes", "set the number of planes")
+        balancing = own.choice("balancing", BALANCINGS)
+        own.done()
+        if count is None:
+            return _Planes()
+        if balancing == HARDWARE:
+            return _Planes(device_planes=count)
+        return _Planes([None] * count, has_field=True)
+
+    def _count(
+        self, section: Section, key: str, counts: t.Sequence[int], things: str, required: str = ""
+    ) -> int | None:
+        """Return a number of NICs or planes; None if the key is absent or invalid."""
+        text = section.text(key, required)
+        if text is None or text in map(str, counts):
+            return int(text) if text else None
+        self._report_count(section.path + (key,), shown(text), counts, things)
+        return None
+
+    def _report_count(self, path: Path, text: str, counts: t.Sequence[int], things: str) -> None:
+        message = "%s is not a valid number of %s" % (text, things)
+        remedy = "write %s or %d, or a list of as many" % (", ".join(map(str, counts[:-1])), counts[-1])
+        self.report.add(INVALID_PLANES, path, message, remedy)
+
+    def _add(self, name: str, number: int, part: _Part, path: Path) -> Rail:
+        """Add a rail, or a part of it, to the fabric, and return it."""
+        own_name = name + ("n%d" % part.nic if part.nics > 1 else "") + ("p%d" % part.plane if part.planes > 1 else "")
+        rail = Rail(own_name, len(self.fabric.rails) + 1, path, name, number, part.plane, part.planes)
+        rail.nic, rail.nics, rail.device_planes = part.nic, part.nics, part.device_planes
         self.fabric.rails.append(rail)
         if rail.number > MAX_RAILS:
             self._too_many(rail.number)
         return rail
 
-    def _rail(
-        self,
-        name: str,
-        number: int,
-        plane: int,
-        planes: int,
-        sections: list[Section],
-        numbers: t.Mapping[str, int] | None,
-    ) -> None:
-        """Read a rail or a plane. ``sections``: those of the plane, if it has one, and of the rail."""
-        own = sections[-1]
-        rail = self._add(name, number, plane, planes, sections[0].path)
+    def _rail(self, name: str, number: int, part: _Part, own: Section, fields: t.Mapping[str, int] | None) -> None:
+        """Read a rail, or a part of it. ``own``: the section of the rail."""
+        sections = [*part.sections, own]
+        rail = self._add(name, number, part, sections[0].path)
         qos = read_kind(self.fabric, rail, own, self.report)
         if qos:
             self.qos.append((rail, qos))
-        keys = RailKeys(sections, self.addresses, () if rail.for_pods else _OF_PODS, numbers, self.report)
+        keys = RailKeys(sections, self.addresses, () if rail.for_pods else _OF_PODS, fields, self.report)
         for key in _KEYS:
             keys.section(key)
         keys.paths.update(rail.paths)
@@ -322,8 +384,8 @@ class _Reader:
         self._check_unused(rail, sections)
         if rail.mode == NONE:
             rail.schemes = {}
-        if len(sections) > 1:
-            sections[0].done()
+        for section in part.sections:
+            section.done()
 
     def _mode(self, rail: Rail, keys: RailKeys, own: Section, mode: str | None) -> str | None:
         """Return the rail's mode; None if it or a key that it requires is missing or invalid, which is reported.

@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import plain_cni
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import (
     HOST_LAYERS,
     LAYERS,
@@ -50,6 +51,10 @@ def _nccl(node: Values, fabric: Values, given: Values) -> Options | None:
         for key, (planned_settings, variable) in settings.items()
         if node["nccl"].get(key)
     ]
+    addresses = nccl_settings.gid_addresses(fabric, node)
+    for file in files:
+        if addresses and file["path"] == node["nccl"]["file"] and nccl_settings.GID_INDEX not in file["settings"]:
+            file["gid_index"] = {"setting": nccl_settings.GID_INDEX, "addresses": addresses}
     return {"files": files} if files else None
 
 

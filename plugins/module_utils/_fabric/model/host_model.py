@@ -37,6 +37,19 @@ def size_kb(text: str) -> int | None:
     return int(number) * _UNITS[unit]
 
 
+def version_numbers(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of a version such as ``2.30.5``, two or three; None for another text."""
+    numbers = text.split(".")
+    if not 2 <= len(numbers) <= 3 or not all(each.isascii() and each.isdigit() and len(each) < 5 for each in numbers):
+        return None
+    return tuple(map(int, numbers))
+
+
+def nccl_version(host: HostSettings) -> tuple[int, ...] | None:
+    """Return the numbers of the oldest NCCL of the jobs; None if the file does not have it."""
+    return version_numbers(value(host, NCCL, "version", ""))
+
+
 def overlay(base: HostSettings, settings: HostSettings) -> HostSettings:
     """Return ``base`` with the keys of ``settings`` in place of its own."""
     if not settings:
@@ -92,4 +105,7 @@ def host_variables(host: HostSettings) -> dict[str, t.Any]:
             "file": NCCL_FILE if value(host, NCCL, "file", True) else None,
             "ucx_file": UCX_FILE if value(host, NCCL, "ucx", False) else None,
         }
+        version = value(host, NCCL, "version")
+        if version:
+            variables[NCCL]["version"] = version
     return variables

@@ -85,7 +85,10 @@ class AgentFiles:
                 nccl_settings.nccl(fabric_vars, node_vars, ()), **nccl_settings.ucx(fabric_vars, node_vars, ())
             ),
             "rails": [
-                self._rail(port, self._slots_of(node, port, identities.get(port["rail"], ()), variant), variant)
+                dict(
+                    self._rail(port, self._slots_of(node, port, identities.get(port["rail"], ()), variant), variant),
+                    **({"nccl": nccl_settings.slot_numbers(node_vars, port)} if "nccl" in port else {}),
+                )
                 for port in node_vars["ports"]
                 if port["rail"] in self._rails_for_pods
             ],

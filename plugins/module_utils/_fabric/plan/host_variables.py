@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
+from ansible_collections.railyard.fabric.plugins.module_utils._common import nccl_hca, vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     NONE,
     Planner,
@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.comm
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    HARDWARE,
     Fabric,
     Node,
     Port,
@@ -72,6 +73,24 @@ class _Side(t.NamedTuple):
     routes: list[str]
 
 
+def _nccl_parts(fabric: Fabric, variants: Variants) -> dict[tuple[int, str], dict[str, int | None]]:
+    """Return (``id`` of a variant, rail) -> the numbers of rail and plane for NCCL, from 0.
+
+    They depend on the rails of the fabric, not on the ports of a node: NCCL on different nodes must agree on them. All
+    NICs and planes of a rail have its number. The planes of hardware balancing are one device, which has no number.
+    """
+    numbers = {base: number for number, base in enumerate(dict.fromkeys(rail.base for rail in fabric.compute_rails))}
+    return {
+        (id(variant), rail.name): {
+            "rail": numbers[rail.base],
+            "plane": rail.plane - 1 if rail.planes > 1 else None,
+        }
+        for variant in variants
+        if (host_model.nccl_version(variant.host) or (0,)) >= nccl_hca.RAIL_VERSION
+        for rail in fabric.compute_rails
+    }
+
+
 class PlanOutput:
     """Host variables and the plan document of a fabric without errors."""
 
@@ -106,6 +125,8 @@ class PlanOutput:
             for kind in [port_variables.kind(fabric, rail, nic)]
             if kind
         }
+        # (variant, rail) -> the numbers of rail and plane for NCCL, where its version takes them
+        self._nccl_parts = _nccl_parts(fabric, variants)
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
@@ -228,7 +249,7 @@ class PlanOutput:
         if part is None:
             of_variant = variant.ports.get(rail.name) or port
             part = self._parts[key] = self._part(variant, rail, of_variant)
-            optional = port_variables.optional(of_variant)
+            optional = port_variables.optional(rail, of_variant)
             if optional:
                 self._optional_parts[key] = optional
             settings = variant.vfs_on(self.fabric, rail)
@@ -241,13 +262,15 @@ class PlanOutput:
             if own_part is None:
                 ipoib = port_variables.ipoib(self.fabric, variant, rail, port)
                 own_part = dict(port_variables.overridable(variant, rail, port), ipoib=ipoib)
-                own_part.update(port_variables.optional(port))
+                own_part.update(port_variables.optional(rail, port))
                 self._own_parts[own_key] = own_part
             found.update(own_part)
         elif key in self._optional_parts:
             found.update(self._optional_parts[key])
         if port.bond and unit:
-            found["lower"] = self._with_leaves(found["lower"], node, unit, rail)
+            found["lower"] = self._with_leaves(found["lower"], "functions", node, unit, rail)
+        if rail.device_planes > 1 and unit:
+            found["planes"] = self._with_leaves(found["planes"], "ports", node, unit, rail)
         self._address(found, node, unit, rail)
         if identities is not None and part["vfs"] is not None:
             vf_range = self._vf_ranges.get(key)
@@ -272,6 +295,8 @@ class PlanOutput:
                 found["names"][kind] = self.naming.name(kind, values, rail.mode)
         if self._kinds:
             found.update(self._kinds.get((rail.name, variant.profile.nic), {}))
+        if key in self._nccl_parts:
+            found["nccl"] = self._nccl_parts[key]
         return found
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
@@ -385,14 +410,14 @@ class PlanOutput:
             leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
         return leaf
 
-    def _with_leaves(self, lower: dict[str, t.Any], node: Node, unit: Unit, rail: Rail) -> dict[str, t.Any]:
-        """Return ``lower`` of a port with a bond, with the leaf and leaf port of each member."""
+    def _with_leaves(self, part: dict[str, t.Any], key: str, node: Node, unit: Unit, rail: Rail) -> dict[str, t.Any]:
+        """Return ``lower`` or ``planes`` of a port, with the leaf and leaf port of each member or plane at ``key``."""
         place = node.place or 0
         members = [
             dict(each, leaf={"name": self.leaves.name(unit, rail, at), "port": self.leaves.port(unit, rail, place, at)})
-            for at, each in enumerate(lower["functions"], 1)
+            for at, each in enumerate(part[key], 1)
         ]
-        return dict(lower, functions=members)
+        return dict(part, **{key: members})
 
     def _planners(self, rail: Rail) -> list[Planner]:
         """Return the planner of each family of a rail."""
@@ -421,6 +446,8 @@ class PlanOutput:
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
+            **({"nic": rail.nic, "nics": rail.nics} if rail.nics > 1 else {}),
+            **({"planes": {"balancing": HARDWARE, "count": rail.device_planes}} if rail.device_planes > 1 else {}),
             "mode": rail.mode,
             "mtu": rail.mtu or self.fabric.mtu,
             **self._table(rail),

@@ -1,7 +1,10 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The leaf switches, one per rail and unit, and the leaf port of each node. Members of a bond have their own ports."""
+"""The leaf switches, one per rail and unit, and the leaf port of each node.
+
+Members of a bond, and planes over which a NIC distributes packets, have leaf ports of their own. Both are members here.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,13 @@ class Leaves:
         }
 
     def name(self, unit: Unit, rail: Rail, member: int = 1) -> str:
-        """Return the name of the unit's leaf on a rail. ``member``: the number of the member of a bond, from 1."""
+        """Return the name of the unit's leaf on a rail. ``member``: the number of the member or plane, from 1."""
         return self._names[unit.name, rail.name] if member == 1 else _name(unit, rail, member)
 
     def names(self, unit: Unit, rail: Rail, members: int) -> list[str]:
         """Return the leaves of a unit on a rail. ``members``: the highest number of members of its bonds; 1 without."""
-        if unit.leaf is None or "m" not in unit.leaf.fields:
+        members = max(members, rail.device_planes)
+        if unit.leaf is None or unit.leaf.fields.isdisjoint(("m", "p")):
             return [self.name(unit, rail)]
         return list(dict.fromkeys(self.name(unit, rail, member) for member in range(1, members + 1)))
 
@@ -62,7 +66,8 @@ def _values(unit: Unit, rail: Rail, member: int) -> dict[str, t.Any]:
     return {
         "n": rail.base_number,
         "k": rail.number,
-        "p": rail.plane,
+        "p": member if rail.device_planes > 1 else rail.plane,
+        "c": rail.nic,
         "u": unit.number,
         "m": member,
         "rail": rail.name,

@@ -11,38 +11,61 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils._common import nccl_hca
+from ansible_collections.railyard.fabric.plugins.module_utils._common.nccl_hca import HcaPort
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ETHERNET,
+    has_vfs,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    attachment_of,
     compute_ports,
+    hca_ports,
     link_layer_of,
+    plane_index,
     qos_of,
-    rdma_ports,
+    rail_index,
 )
 
-# Name of an RDMA device, and the number of its port; None: any port of the device.
-RdmaPort = t.Tuple[str, t.Optional[int]]
+GID_INDEX = "NCCL_IB_GID_INDEX"
+# The first version that selects the GID by address family and RoCE version. Older ones use the GID with the index of
+# GID_INDEX, 0 by default, which is one of RoCE v1. Source: NCCL, docs/userguide/source/env.rst of 2.30.7, and
+# src/transport/net_ib.cc at the tags v2.20.5-1 and v2.21.5-1, read on 2026-11-29.
+GID_VERSION = (2, 21)
 # Variable of NCCL -> variable of UCX.
 _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 Variables = t.Mapping[str, t.Any]
 
 
-def planned_devices(node: Variables) -> list[RdmaPort]:
+def planned_devices(node: Variables) -> list[HcaPort]:
     """Return the planned ports of RDMA devices on compute rails."""
-    return rdma_ports(compute_ports(node["ports"]))
+    return hca_ports(compute_ports(node["ports"]))
 
 
-def nccl(fabric: Variables, node: Variables, devices: t.Sequence[RdmaPort]) -> dict[str, str]:
+def slot_numbers(node: Variables, port: Variables) -> dict[str, int | None]:
+    """Return the numbers of port, rail and plane of the RDMA device that a slot of a port has; a VF has one port."""
+    rdma = port["rdma"]
+    own = HcaPort("", 1, rail_index(port), plane_index(port))
+    if not has_vfs(attachment_of(node, port)):
+        same = [
+            each
+            for each in compute_ports(node["ports"])
+            if (each["rdma"]["name"], each["rdma"].get("port")) == (rdma["name"], rdma.get("port"))
+        ]
+        own = next(iter(hca_ports(same)), own)
+    return {"port": own.port, "rail": own.rail, "plane": own.plane}
+
+
+def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dict[str, str]:
     """Return the environment variables of NCCL.
 
     :param devices: the ports of RDMA devices to use; empty: NCCL selects them.
     """
-    settings = {}
-    if devices:
-        # "=" selects exactly these names; without it, mlx5_1 would select mlx5_10 as well. A name without a number
-        # selects all active ports of the device.
-        settings["NCCL_IB_HCA"] = "=" + ",".join("%s:%d" % (name, port) if port else name for name, port in devices)
+    settings = nccl_hca.settings(devices)
     ports = _roce_ports(fabric, node)
-    if ports:
+    if ports and not needs_gid_index(node):
         settings["NCCL_IB_ROCE_VERSION_NUM"] = "2"
         pods = [port.get("pods") or {} for port in ports]
         families = {version for pool in pods for version, first in ((4, "first"), (6, "first6")) if pool.get(first)}
@@ -57,13 +80,27 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[RdmaPort]) -> d
     return settings
 
 
-def ucx(fabric: Variables, node: Variables, devices: t.Sequence[RdmaPort]) -> dict[str, str]:
+def needs_gid_index(node: Variables) -> bool:
+    """Return whether the NCCL of the jobs is too old to select a GID, according to the plan."""
+    version = host_model.version_numbers((node["nccl"] or {}).get("version") or "")
+    return version is not None and version < GID_VERSION
+
+
+def gid_addresses(fabric: Variables, node: Variables) -> list[str]:
+    """Return the addresses of the ports whose GIDs NCCL must use by their index; empty if it selects GIDs itself."""
+    if not needs_gid_index(node):
+        return []
+    stated = [port["address"] or port["address6"] for port in _roce_ports(fabric, node)]
+    return [bare(address) for address in stated if address]
+
+
+def ucx(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dict[str, str]:
     """Return the environment variables of UCX.
 
     Without ``devices``, UCX uses all that it finds. The same applies if a number is None: the setting needs numbers.
     """
     settings = {}
-    numbered = ["%s:%d" % (name, port) for name, port in devices if port]
+    numbered = ["%s:%d" % (each.device, each.port) for each in devices if each.port]
     if numbered and len(numbered) == len(devices):
         settings["UCX_NET_DEVICES"] = ",".join(numbered)
     service = _service(fabric, _roce_ports(fabric, node))

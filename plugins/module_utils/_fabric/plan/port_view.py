@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.nccl_hca import HcaPort
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import HOST
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import NO_IPOIB
@@ -21,22 +22,40 @@ Values = t.Mapping[str, t.Any]
 def functions(port: Values) -> t.Sequence[Values]:
     """Return the PCI functions below the interface, each with ``pci``, ``netdev`` and ``match``.
 
-    It is the port itself, if the interface is neither a bond nor a VLAN.
+    It is the port itself, if the interface is neither a bond nor a VLAN, and no functions carry its planes.
     """
     lower = port.get("lower")
-    return lower["functions"] if lower else (port,)
+    if lower:
+        found: t.Sequence[Values] = lower["functions"]
+        return found
+    return [plane for plane in planes_of(port) if plane["pci"] or plane["netdev"] or plane["match"]] or (port,)
+
+
+def planes_of(port: Values) -> t.Sequence[Values]:
+    """Return the planes over which the NIC distributes the packets of a port; empty without such planes.
+
+    Each has ``plane`` (its number, from 1), ``rdma_port``, and ``pci``, ``netdev`` and ``match`` of its function; all
+    are None if the file does not set them. With a unit, each has a ``leaf``.
+    """
+    found: t.Sequence[Values] = port["planes"]["ports"] if port.get("planes") else ()
+    return found
+
+
+def cables(port: Values) -> t.Sequence[Values]:
+    """Return what is connected to a leaf port: each plane, or each function. See :func:`leaf_of`."""
+    return planes_of(port) or functions(port)
 
 
 def each_function(port: Values) -> t.Sequence[Values]:
     """Return the port once for each of its functions, with ``pci`` and ``netdev`` of the function."""
-    lower = port.get("lower")
-    return [dict(port, pci=each["pci"], netdev=each["netdev"]) for each in lower["functions"]] if lower else (port,)
+    found = functions(port)
+    return found if found == (port,) else [dict(port, pci=each["pci"], netdev=each["netdev"]) for each in found]
 
 
 def each_netdev(port: Values) -> t.Sequence[Values]:
     """Return the port once for each of its netdevs: each function, the bond, and the VLAN."""
     if not port.get("lower"):
-        return (port,)
+        return each_function(port)
     above = dict.fromkeys((rdma_netdev(port), port["netdev"]))
     known = [each["netdev"] for each in functions(port)]
     return [*each_function(port), *(dict(port, pci=None, netdev=name) for name in above if name not in known)]
@@ -51,7 +70,7 @@ def bond_of(port: Values) -> Values | None:
 def leaf_of(port: Values, function: Values) -> dict[str, t.Any]:
     """Return the leaf of a function of a port: its own, as members of bonds have, or that of the port; empty without.
 
-    :param function: one of :func:`functions`.
+    :param function: one of :func:`cables`.
     """
     return dict(port.get("leaf") or {}, **(function.get("leaf") or {}))
 
@@ -68,18 +87,42 @@ def rdma_netdev(port: Values) -> str | None:
     return parent or port.get("netdev")
 
 
-def rdma_ports(ports: t.Iterable[Values]) -> list[tuple[str, int | None]]:
-    """Return name and port number of the RDMA devices of ports, each once.
+def hca_ports(ports: t.Iterable[Values]) -> list[HcaPort]:
+    """Return the ports of RDMA devices below ports, each once, in the order of rails, NICs and planes.
 
     The number is 1 unless the plan has another. It is None for a device of several ports without planned numbers: only
-    the node shows which of them has which netdev.
+    the node shows which of them has which netdev. Rail or plane is None if ports with different ones share it.
     """
-    netdevs: dict[tuple[str, int | None], set[str | None]] = {}
+    below: dict[tuple[str, int | None], list[Values]] = {}
     for port in ports:
         rdma = port["rdma"]
         if rdma["name"]:
-            netdevs.setdefault((rdma["name"], rdma.get("port")), set()).add(rdma_netdev(port))
-    return [(name, number or (1 if len(below) == 1 else None)) for (name, number), below in netdevs.items()]
+            below.setdefault((rdma["name"], rdma.get("port")), []).append(port)
+    return [
+        HcaPort(
+            name,
+            number or (1 if len({rdma_netdev(port) for port in sharing}) == 1 else None),
+            _common(map(rail_index, sharing)),
+            _common(map(plane_index, sharing)),
+        )
+        for (name, number), sharing in below.items()
+    ]
+
+
+def _common(values: t.Iterable[int | None]) -> int | None:
+    """Return the value if all are the same, else None."""
+    different = set(values)
+    return different.pop() if len(different) == 1 else None
+
+
+def rail_index(port: Values) -> int | None:
+    """Return the number of a port's rail for NCCL, from 0, the same on all nodes; None if NCCL gets none."""
+    return (port.get("nccl") or {}).get("rail")
+
+
+def plane_index(port: Values) -> int | None:
+    """Return the number of a port's plane for NCCL, from 0; None if it has one plane, or NCCL gets none."""
+    return (port.get("nccl") or {}).get("plane")
 
 
 def is_managed(port: Values) -> bool:

@@ -95,6 +95,8 @@ class NicVendor:
     )
     #: DMA functions, which a NIC has beside its own: PCI device -> description. They are no NICs, and ACS must stay.
     acs_devices: t.Mapping[str, str] = {}
+    #: PCI devices of NICs that can balance over several planes in hardware
+    plane_devices: t.AbstractSet[str] = frozenset()
     vf_files = VfFiles()
 
     def congestion_control(self, node: Node, netdev: str, pci: str) -> CongestionControl | None:

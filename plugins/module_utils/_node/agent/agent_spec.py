@@ -62,10 +62,19 @@ class LowerSpec(t.NamedTuple):
     functions: tuple[str, ...]
 
 
+class NcclSpec(t.NamedTuple):
+    """Numbers of a slot's RDMA device in NCCL_IB_HCA: its port, rail and plane; None: the entry does not have it."""
+
+    port: int | None
+    rail: int | None
+    plane: int | None
+
+
 class RailSpec(t.NamedTuple):
     """One rail of the node. ``netdev``: the port; its PCI address if the plan does not name the netdev. ``table``: the
     rail's routing table in the pod; None without one. ``speed``: Gb/s, as planned. ``lower``: None if the port is the
     interface of its only function. ``rdma_port``: the number of the RDMA device's port; None if it has one port.
+    ``nccl``: None if NCCL gets no rail and plane.
     """
 
     rail: str
@@ -89,6 +98,7 @@ class RailSpec(t.NamedTuple):
     attachment: str
     lower: LowerSpec | None
     rdma_port: int | None
+    nccl: NcclSpec | None
 
     @property
     def moved(self) -> bool:
@@ -247,7 +257,13 @@ def _rail(row: dict[str, t.Any]) -> RailSpec:
         attachment=_one_of(row, "attachment", ATTACHMENTS),
         lower=_lower(row),
         rdma_port=_number(row, "rdma_port"),
+        nccl=_nccl(row),
     )
+
+
+def _nccl(row: dict[str, t.Any]) -> NcclSpec | None:
+    numbers = row.get("nccl")
+    return None if numbers is None else NcclSpec(*(_number(numbers, key) for key in NcclSpec._fields))
 
 
 def _lower(row: dict[str, t.Any]) -> LowerSpec | None:

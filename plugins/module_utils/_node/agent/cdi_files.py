@@ -17,7 +17,9 @@ import re
 import stat
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import nccl_hca
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._common.nccl_hca import HcaPort
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     ALL_RAILS,
     AgentSpec,
@@ -164,25 +166,33 @@ def environment(system: System, spec: AgentSpec, device: Device) -> dict[str, st
     """Return the environment variables of a device's container.
 
     A container with devices of several rails gets the variables of all of them. So the variable of a single rail has
-    the rail in its name, and NCCL_IB_HCA is set only for devices on all rails.
+    the rail in its name, and NCCL_IB_HCA is set only for devices on all rails. With rails in NCCL_IB_HCA, NCCL merges
+    devices of one rail only.
     """
     if device.resource != ALL_RAILS:
         name = re.sub("[^A-Z0-9]", "_", device.resource.upper())
         return dict({"RAILYARD_SLOT_" + name: str(device.number)}, **spec.env)
     variables = {"RAILYARD_RAILS": ",".join(device.slots), "RAILYARD_SLOT": str(device.number)}
-    names = [_rdma_device(system, spec, spec.rail(name), slot) for name, slot in device.slots.items()]
-    if names and all(names):
-        # "=" makes NCCL match the exact names instead of prefixes
-        variables["NCCL_IB_HCA"] = "=" + ",".join(dict.fromkeys(map(str, names)))
+    devices = [_rdma_device(system, spec, spec.rail(name), slot) for name, slot in device.slots.items()]
+    named = [each for each in devices if each]
+    if named and len(named) == len(devices):
+        vfs = any(spec.rail(name).has_vfs for name in device.slots)
+        variables.update(nccl_hca.settings(named, vfs))
     return dict(variables, **spec.env)
 
 
-def _rdma_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> str | None:
+def _rdma_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> HcaPort | None:
     """Return the RDMA device of a slot; None for soft RDMA, whose device is made for the pod."""
     if rail.soft or rail.rdma is None:
         return None
-    if not rail.has_vfs:
-        return rail.rdma if rail.rdma_port is None else "%s:%d" % (rail.rdma, rail.rdma_port)
+    name = _vf_device(system, spec, rail, slot) if rail.has_vfs else rail.rdma
+    if not name:
+        return None
+    return HcaPort(name, *rail.nccl) if rail.nccl else HcaPort(name, None if rail.has_vfs else rail.rdma_port)
+
+
+def _vf_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> str | None:
+    """Return the RDMA device of a slot's VF."""
     pci = vf_pci(system, rail, slot)
     names = system.listdir(PCI % pci + "/infiniband") if pci else []
     if not names:

@@ -10,15 +10,27 @@ import typing as t
 from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
 
 # Without "=": releases of NCCL that do not support comments would parse a line with it as a setting.
 BEGIN, END = "# BEGIN railyard.fabric\n", "# END railyard.fabric\n"
 _BLOCK = re.compile("^# BEGIN railyard[.]fabric$\n(.*?)^# END railyard[.]fabric$\n?", re.MULTILINE | re.DOTALL)
 _MODE = 0o644
 
-FILE_SPEC: dict[str, t.Any] = {"path": {"type": "path", "required": True}, "settings": {"type": "dict"}}
+_ROCE = "RoCE v2"
+# The option that older versions of NCCL need: a setting with the index of the GIDs of these addresses.
+GID_INDEX_SPEC: dict[str, t.Any] = {
+    "setting": {"type": "str", "required": True},
+    "addresses": {"type": "list", "elements": "str", "required": True},
+}
+FILE_SPEC: dict[str, t.Any] = {
+    "path": {"type": "path", "required": True},
+    "settings": {"type": "dict"},
+    "gid_index": {"type": "dict", "options": GID_INDEX_SPEC},
+}
 
 SPEC: dict[str, t.Any] = {
     "files": {"type": "list", "elements": "dict", "required": True, "options": FILE_SPEC},
@@ -36,6 +48,9 @@ class SettingsFiles(Subsystem):
         self._files: dict[str, dict[str, str]] = {
             each["path"]: {str(key): str(value) for key, value in (each["settings"] or {}).items()}
             for each in options["files"]
+        }
+        self._indexes: dict[str, t.Mapping[str, t.Any]] = {
+            each["path"]: each["gid_index"] for each in options["files"] if each.get("gid_index")
         }
 
     def observe(self) -> State:
@@ -57,6 +72,8 @@ class SettingsFiles(Subsystem):
                         act = partial(self._system.remove_file, path)
                     changes.append(Change(path, "settings", before, None, act))
                 continue
+            if path in self._indexes:
+                after = dict(after, **self._index(self._indexes[path]))
             block = BEGIN + "".join("%s=%s\n" % pair for pair in sorted(after.items())) + END
             # at the beginning, because NCCL uses the first of two values
             at = _BLOCK.search(text)
@@ -68,6 +85,28 @@ class SettingsFiles(Subsystem):
             elif mode != _MODE:
                 changes.append(Change(path, "mode", "%04o" % (mode or 0), "%04o" % _MODE, write))
         return changes
+
+    def _index(self, option: t.Mapping[str, t.Any]) -> dict[str, str]:
+        """Return the setting with the index of the addresses' GIDs; empty if no address has one yet.
+
+        :raises RailyardError: if GIDs have different indexes: one setting applies to all devices.
+        """
+        name, missing = option["setting"], dict.fromkeys(option["addresses"])
+        indexes: dict[int, str] = {}
+        for device in self._system.listdir("/sys/class/infiniband"):
+            for row in gids.from_sysfs(self._system, device) if missing else ():
+                if row["type"] == _ROCE and row["address"] in missing:
+                    indexes.setdefault(row["index"], row["address"])
+                    del missing[row["address"]]
+        if len(indexes) > 1:
+            found = ", ".join("%s at %d" % (address, index) for index, address in sorted(indexes.items()))
+            remedy = "use NCCL 2.21 or later, which finds the GIDs itself, and set nccl.version in the fabric file"
+            raise RailyardError("GIDs of RoCE v2 have different indexes: %s" % found, name, remedy)
+        if missing:
+            message = "no RDMA device has a GID of RoCE v2 for %s, which %s needs"
+            remedy = "Remedy: run the playbook again after the ports have their addresses"
+            self.warnings.append("%s. %s" % (message % (", ".join(missing), name), remedy))
+        return {name: "%d" % next(iter(indexes))} if indexes else {}
 
 
 def _settings(text: str) -> dict[str, str] | None:

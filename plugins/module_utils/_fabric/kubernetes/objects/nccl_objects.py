@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.nccl_hca import HcaPort
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     VARIANT,
@@ -55,7 +56,7 @@ def ucx(view: View, node: Node) -> dict[str, str]:
     return nccl_settings.ucx(view.fabric, node, _named(view, node))
 
 
-def _named(view: View, node: Node) -> list[nccl_settings.RdmaPort]:
+def _named(view: View, node: Node) -> list[HcaPort]:
     shared = node["rdma_mode"] == "shared" and not facts_of(view.provider).slots
     return nccl_settings.planned_devices(node) if shared else []
 
