@@ -490,6 +490,7 @@ def test_the_severities() -> None:
         "RY717",
         "RY718",
         "RY719",
+        "RY723",
     }
 
 

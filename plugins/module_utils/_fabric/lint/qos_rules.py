@@ -14,8 +14,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Rule,
     rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import qos_profile_rules
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.qos_profile_rules import was_read
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     INFINIBAND,
     Fabric,
@@ -30,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
     Qos,
     least_size,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import defaults_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import LOSSLESS, LOSSY
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 
 _FABRIC = "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov, vfs: {%s}}\n"
@@ -67,21 +65,65 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if sections:
         _soft(variants, report)
     _classes(fabric, report)
-    qos_profile_rules.check_makers(fabric, report)
+    _makers(fabric, report)
 
 
 def _section(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail], report: Report) -> None:
     """Check the QoS of these rails."""
-    contradicting = qos_profile_rules.check_pfc(qos, report)
+    contradicting = _profile(qos, report)
     _priorities(qos, report)
     if not contradicting:
         _pfc(qos, report)
     if qos.trust == "pcp":
         _tags(fabric, variants, qos, rails, report)
-    if qos.ets and was_read(qos, report, "ets", "pfc", "priority", "cnp_priority", "dscp", "cnp_dscp"):
+    if qos.ets and _read(qos, report, "ets", "pfc", "priority", "cnp_priority", "dscp", "cnp_dscp"):
         _ets(qos, qos.ets, report)
-    if qos.buffers and not contradicting and was_read(qos, report, "buffers", "pfc", "priority", "dscp"):
+    if qos.buffers and not contradicting and _read(qos, report, "buffers", "pfc", "priority", "dscp"):
         _buffers(fabric, variants, qos, qos.buffers, rails, report)
+
+
+PFC_IN_LOSSY = rule(
+    "RY720 pfc-in-lossy-profile: Lossless priorities in a profile without PFC",
+    "qos: {profile: roce-lossy, pfc: [3]}",
+    "qos: {profile: roce-lossless, pfc: [3]}",
+    why="A port that sends pause frames stops its neighbour, although the network is built to drop or trim packets.",
+)
+
+BUFFERS_IN_LOSSY = rule(
+    "RY721 lossless-buffers-in-lossy-profile: Buffers for paused traffic in a profile without PFC",
+    "qos: {profile: multipath, buffers: {cable_len: 100}}",
+    "qos: {profile: multipath, buffers: {buffer_size: {0: 200000}}}",
+    why="The length of the cable determines the headroom after a pause frame, and a buffer of its own protects a paused"
+    " priority. Without PFC, both only take memory from the traffic.",
+)
+
+NO_PFC_IN_LOSSLESS = rule(
+    "RY722 lossless-profile-without-pfc: The profile roce-lossless without lossless priorities",
+    "qos: {profile: roce-lossless, pfc: []}",
+    "qos: {profile: roce-lossy}",
+)
+
+
+def _profile(qos: Qos, report: Report) -> bool:
+    """Report settings of PFC that contradict the transport profile. Return whether there are any."""
+    if qos.profile is None or not _read(qos, report, "profile", "pfc", "buffers"):
+        return False
+    name, buffers = qos.profile.name, qos.buffers
+    if not qos.lossy and not qos.pfc:
+        message = "the profile %s has PFC, and pfc is empty" % name
+        report.add(NO_PFC_IN_LOSSLESS, qos.where("pfc"), message, "remove pfc, or write profile: %s" % LOSSY)
+    elif not qos.lossy:
+        return False
+    elif qos.pfc:
+        message = "the profile %s has no PFC, and pfc has %s" % (name, ", ".join(map(str, qos.pfc)))
+        report.add(PFC_IN_LOSSY, qos.where("pfc"), message, "remove pfc, or write profile: %s" % LOSSLESS)
+    elif buffers and (buffers.cable_len is not None or any(buffers.prio_buffer)):
+        key = "prio_buffer" if buffers.cable_len is None else "cable_len"
+        message = "the profile %s has no PFC, and %s reserves memory for paused traffic" % (name, key)
+        report.add(BUFFERS_IN_LOSSY, buffers.path + (key,), message, "remove it, or write profile: %s" % LOSSLESS)
+    else:
+        return False
+    return True
 
 
 CLASSES = rule(
@@ -112,6 +154,38 @@ def _classes(fabric: Fabric, report: Report) -> None:
             report.add(CLASSES, place, message, "give all compute rails one dscp and one ecn")
 
 
+_MAKERS = (
+    "profiles:\n  pollara:\n    nic: ionic\n"
+    + _PORTS
+    + "  cx7:\n    nic: mlx5\n"
+    + _PORTS
+    + "nodes:\n  ai-1: {profile: pollara, address: 10.1.16.1}\n  ai-2: {profile: cx7, address: 10.1.16.2}\n"
+)
+MAKERS = rule(
+    "RY723 classes-of-makers: NICs whose makers mark RoCE with different DSCPs",
+    _MAKERS + "qos: {profile: roce-lossy}",
+    _MAKERS + "qos: {profile: roce-lossy, dscp: 26, cnp_dscp: 48}",
+    WARNING,
+    why="A profile takes the class of the NIC's maker. Switches must map all of them, and a job has one NCCL_IB_TC.",
+)
+
+
+def _makers(fabric: Fabric, report: Report) -> None:
+    """Report a section whose profile gives NICs of different makers different DSCPs."""
+    nics = sorted({profile.nic for profile in fabric.profiles.values() if profile.nic})
+    reported: set[Path] = set()
+    for rail in fabric.compute_rails if len(nics) > 1 else ():
+        marks: dict[tuple[int, int], str] = {}
+        for nic in nics:
+            qos = fabric.qos_on(rail, nic)
+            if qos and qos.path not in reported and not report.within(qos.path):
+                marks.setdefault((qos.dscp, qos.cnp_dscp), nic)
+        if qos and len(marks) > 1:
+            parts = "; ".join("DSCP %d, and CNPs %d, on %s" % (*marked, nic) for marked, nic in marks.items())
+            report.add(MAKERS, qos.where("profile"), "RoCE has " + parts, "set dscp: 26 and cnp_dscp: 48 in qos")
+            reported.add(qos.path)
+
+
 SOFT_RDMA = rule(
     "RY718 qos-on-soft-rdma: QoS on a soft RDMA device",
     "profiles:\n  hgx:\n    soft_rdma: rxe\n" + _PORTS + "qos: {dscp: 26}",
@@ -133,6 +207,11 @@ def _soft(variants: Variants, report: Report) -> None:
             report.add(SOFT_RDMA, variant.profile.path + ("soft_rdma",), message, remedy)
 
 
+def _read(qos: Qos, report: Report, *keys: str) -> bool:
+    """Return whether these keys, and values derived from them, could be read."""
+    return not any(report.within(qos.path + (key,)) for key in keys)
+
+
 ONE_DSCP = rule(
     "RY702 cnp-dscp-conflict: Same DSCP for RoCE and CNPs",
     "qos: {dscp: 26, cnp_dscp: 26}",
@@ -142,7 +221,7 @@ ONE_DSCP = rule(
 
 def _priorities(qos: Qos, report: Report) -> None:
     """Report DSCP values and priorities with which RoCE and CNPs are not separated."""
-    if not was_read(qos, report, "priority", "dscp", "cnp_priority", "cnp_dscp"):
+    if not _read(qos, report, "priority", "dscp", "cnp_priority", "cnp_dscp"):
         return
     shared = qos.dscp == qos.cnp_dscp
     if shared:
@@ -195,7 +274,7 @@ DEFAULT_MAP = rule(
 def _mapped(qos: Qos, kind: str, report: Report) -> None:
     """Report a DSCP that devices map to another priority by default. ``kind``: the prefix of the keys."""
     dscp, priority = (qos.cnp_dscp, qos.cnp_priority) if kind else (qos.dscp, qos.priority)
-    if dscp >> 3 == priority or (qos.profile and (priority, dscp) == defaults_of(qos.nic)[2 if kind else 0 :][:2]):
+    if dscp >> 3 == priority or (priority, dscp) in qos.of_maker:
         return  # leaves.md of the plan has the maker's table
     message = "devices map DSCP %d to priority %d by default, not to %d" % (dscp, dscp >> 3, priority)
     remedy = "set %spriority: %d, or give every switch the same table and suppress this finding" % (kind, dscp >> 3)
@@ -235,7 +314,7 @@ LOSSLESS_DEFAULT = rule(
 def _pfc(qos: Qos, report: Report) -> None:
     """Report lossless priorities that do not protect RoCE, or affect other traffic."""
     path = qos.where("pfc", "priority", "dscp")
-    if not was_read(qos, report, "pfc", "priority", "dscp"):
+    if not _read(qos, report, "pfc", "priority", "dscp"):
         return
     if qos.pfc and qos.priority not in qos.pfc:
         message = "%s does not contain %d, the priority of RoCE" % (list(qos.pfc), qos.priority)
@@ -278,7 +357,7 @@ def _tags(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail],
             vlan = vfs.get("vlan")
             if vlan is None or vlan.value == 0:
                 untagged[rail.name] = None
-            elif vlan.value and was_read(qos, report, "priority", "dscp") and not report.within(vlan.path[:-1]):
+            elif vlan.value and _read(qos, report, "priority", "dscp") and not report.within(vlan.path[:-1]):
                 tag = vfs.get("qos")
                 priority = tag.value if tag else 0
                 if priority not in (None, qos.priority):
