@@ -324,9 +324,9 @@ def _add_cable(command: argparse.ArgumentParser, named: argparse.ArgumentParser)
     add("lacp", "answer the LACP of a bond (on, the default), or ignore it (off)", "port").add_argument(
         "switch", choices=["on", "off"]
     )
-    add("layout", "connect the leaves: none, each pair, or all act as one switch").add_argument(
-        "layout", choices=leaf.LAYOUTS
-    )
+    add(
+        "layout", "connect the leaves: none, each pair, all, or each pair for bonds alone act as one switch"
+    ).add_argument("layout", choices=leaf.LAYOUTS)
     lldp = add("lldp", "let the leaf announce its name and port to the node", "port")
     lldp.add_argument("switch", choices=["on", "off"])
     lldp.add_argument("--chassis", help="the leaf's name (default: leaf-N)")

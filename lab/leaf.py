@@ -7,7 +7,8 @@ sends to ``nNrR.nic``. Between them is a cable, which can be plugged elsewhere, 
 hear LLDP. Commands come as JSON lines on ``leaf.control``; each gets one JSON line back.
 
 The layout decides which leaves act as one switch. Ports of a guest on one switch are one aggregate if its bond speaks
-LACP.
+LACP. With planes, the two leaves of a rail act as one switch for aggregates only, as two planes do for a NIC that
+spreads its packets over both; other ports are on the network of their plane.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ LLDP_GROUP = bytes.fromhex("0180c200000e")
 BRIDGE_GROUP = bytes.fromhex("0180c20000")  # bridges do not forward 01:80:c2:00:00:0x (802.1D)
 VLAN_TYPES = (b"\x81\x00", b"\x88\xa8")
 LACP_SECONDS = 0.5  # between two looks at the state of LACP, while a guest speaks it
-# Which leaves act as one switch: each alone; pairs (leaf-1 and leaf-2, leaf-3 and leaf-4, ...); all.
-RAILS, MLAG, FLAT = LAYOUTS = ("rails", "mlag", "flat")
+# Which leaves act as one switch: each alone; pairs (leaf-1 and leaf-2, leaf-3 and leaf-4, ...); all; pairs for
+# aggregates, and each alone for other ports.
+RAILS, MLAG, FLAT, PLANES = LAYOUTS = ("rails", "mlag", "flat", "planes")
 
 Frame = Union[bytes, memoryview]
 
@@ -69,6 +71,8 @@ class Port:
         self.lacp = lacp.Lacp()
         # The ports of its link, with this one. Empty: the port carries no frames yet.
         self.lag: list[Port] = [self]
+        # The switch, and the leaf whose ports alone have the same network; 0: all ports of the switch.
+        self.network = (rail, 0)
         self.received = self.sent = self.dropped = 0
         self.backlog: deque[bytes] = deque()
         self.nic = str(run / ("n%dr%d.nic" % (node, rail)))
@@ -149,7 +153,7 @@ def switches(layout: str, rails: int, leaves: int) -> dict[int, int]:
         raise Fault("no such layout: %r" % (layout,))
     first: dict[str, Callable[[int], int]] = {
         RAILS: lambda leaf: leaf,
-        MLAG: lambda leaf: leaf - (leaf - 1) % 2,
+        **dict.fromkeys((MLAG, PLANES), lambda leaf: leaf - (leaf - 1) % 2),
         FLAT: lambda leaf: 1,
     }
     return {leaf: first[layout](leaf) if leaf <= rails else leaf for leaf in range(1, leaves + 1)}
@@ -200,8 +204,8 @@ class Switch:
     :param rails: the number of leaves.
     :param layout: one of :data:`LAYOUTS`, of the first ``members`` leaves; of all by default.
 
-    ``links``: leaf -> the links of its switch, each the ports of one cable or of one aggregate. ``learned``: leaf ->
-    source address -> port. Leaves of one switch share both.
+    ``links``: network -> its links, each the ports of one cable or of one aggregate. ``learned``: network -> source
+    address -> port. The networks are those of :attr:`Port.network`.
     """
 
     def __init__(self, run: Path, nodes: int, rails: int, layout: str = RAILS, members: int | None = None) -> None:
@@ -213,8 +217,8 @@ class Switch:
         self.ports = {
             (node, rail): Port(run, node, rail) for node in range(1, nodes + 1) for rail in range(1, rails + 1)
         }
-        self.learned: dict[int, dict[bytes, Port]] = {}
-        self.links: dict[int, list[list[Port]]] = {}
+        self.learned: dict[tuple[int, int], dict[bytes, Port]] = {}
+        self.links: dict[tuple[int, int], list[list[Port]]] = {}
         self.next_lldp = 0.0
         self.next_lacp = float("inf")
         self.poll = select.epoll()
@@ -241,7 +245,7 @@ class Switch:
         if not source.lag:
             source.dropped += 1
             return
-        learned = self.learned[source.leaf]
+        learned = self.learned[source.network]
         if not sender[0] & 1:
             learned[sender] = source
         known = learned.get(target)
@@ -249,7 +253,7 @@ class Switch:
             if known.lag is not source.lag:
                 self.deliver(_member(known.lag, frame), frame)
             return
-        for link in self.links[source.leaf]:
+        for link in self.links[source.network]:
             if link is not source.lag:
                 self.deliver(_member(link, frame), frame)
 
@@ -294,7 +298,17 @@ class Switch:
 
     def _announcements(self) -> list[tuple[Port, tuple[int, int, str | None, str | None]]]:
         """Return the ports with LLDP, each with the arguments of :func:`lldp_frame`."""
-        return [(port, (port.leaf, port.socket, port.chassis, port.port)) for port in self.ports.values() if port.lldp]
+        return [
+            (port, (port.leaf, port.socket, port.chassis or self._name(port.leaf), port.port))
+            for port in self.ports.values()
+            if port.lldp
+        ]
+
+    def _name(self, leaf: int) -> str | None:
+        """Return the name of a leaf with planes, by rail and plane; None: that of :func:`lldp_frame`."""
+        if self.layout != PLANES or leaf > self.members:
+            return None
+        return "leaf-%d-%d" % ((leaf + 1) // 2, (leaf + 1) % 2 + 1)
 
     # LACP
 
@@ -326,15 +340,25 @@ class Switch:
     def _bundle(self, switch: int) -> None:
         """Rebuild the links of a switch, and forget where addresses are."""
         bundles: dict[Any, list[Port]] = {}
-        ports = [port for port in self.ports.values() if self.switches[port.leaf] == switch]
-        for port in ports:
+        for network in [network for network in self.links if network[0] == switch]:
+            del self.links[network], self.learned[network]
+        for port in self.ports.values():
+            if self.switches[port.leaf] != switch:
+                continue
+            alone = self.layout == PLANES and port.lacp.partner is None
+            port.network = (switch, port.leaf if alone else 0)
+            links = self.links.setdefault(port.network, [])
+            self.learned.setdefault(port.network, {})
             # a port whose guest speaks LACP carries frames only in an aggregate
             key = port.lacp.bundle or (port if port.lacp.partner is None else None)
-            port.lag = bundles.setdefault(key, []) if key else []
-            if key:
+            if key is None:
+                port.lag = []
+            elif key in bundles:
+                port.lag = bundles[key]
                 port.lag.append(port)
-        self.links[switch][:] = bundles.values()
-        self.learned[switch].clear()
+            else:
+                port.lag = bundles[key] = [port]
+                links.append(port.lag)
 
     # commands
 
@@ -414,17 +438,13 @@ class Switch:
 
     def _replug(self) -> None:
         """Rebuild the tables of links and of learned addresses after a change of cables."""
-        tables: dict[int, tuple[list[list[Port]], dict[bytes, Port]]] = {
-            switch: ([], {}) for switch in self.switches.values()
-        }
-        self.links = {leaf: tables[switch][0] for leaf, switch in self.switches.items()}
-        self.learned = {leaf: tables[switch][1] for leaf, switch in self.switches.items()}
+        self.links, self.learned = {}, {}
         for port in self.ports.values():
             number = port.leaf * 256 + port.socket
             port.lacp.plug(own_address(self.switches[port.leaf], 0), port.socket, number)
             if port.cut or port.lacp.silent:
                 port.lacp.forget()
-        for switch in tables:
+        for switch in set(self.switches.values()):
             self._bundle(switch)
 
     # the loop

@@ -53,7 +53,7 @@ FOLDERS: dict[str, str] = {
 RANKS: dict[str, str] = {
     "_nic_vendors": """
         protocol
-        nvidia
+        nvidia broadcom amd intel
         registry
     """,
     "_node": """

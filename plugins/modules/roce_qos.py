@@ -33,6 +33,12 @@ options:
       - Required with O(state=present).
     type: dict
     suboptions: &qos
+      profile:
+        description:
+          - The transport profile of the plan, which O(qos.pfc) must agree with. V(roce-lossy) and V(multipath) do not
+            have PFC.
+        type: str
+        choices: [roce-lossless, roce-lossy, multipath]
       priority:
         description: RoCE's priority, which the other values are compared with.
         type: int

@@ -166,6 +166,20 @@ def test_nic_settings_become_qos_pci_and_firmware() -> None:
     assert any("num_of_vfs: 4 needs the PCI addresses" in text for text in texts(other, "IM209"))
 
 
+def test_nic_settings_without_pfc_are_the_lossy_profile() -> None:
+    lossy = copy.deepcopy(_NICS)
+    lossy["spec"]["template"]["roceOptimized"]["qos"]["pfc"] = "0,0,0,0,0,0,0,0"
+    outcome = imported([*_DOCUMENTS[2], lossy])
+    assert yaml_text.load(outcome.text)["qos"] == {"profile": "roce-lossy", "dscp": 32, "trust": "dscp"}
+    assert "error" not in {finding.severity for finding in outcome.lint}
+    # of two templates that differ, the first is used, and the PFC of the other stays unread
+    second = copy.deepcopy(_NICS)
+    second["metadata"]["name"] = "other"
+    outcome = imported([*_DOCUMENTS[2], lossy, second])
+    assert yaml_text.load(outcome.text)["qos"]["profile"] == "roce-lossy"
+    assert any("pfc" in text for text in texts(outcome, "IM211"))
+
+
 def test_a_driver_container_is_the_driver() -> None:
     documents = copy.deepcopy(_DOCUMENTS[0])
     documents[0]["spec"]["ofedDriver"] = {"version": "25.04", "upgradePolicy": {"autoUpgrade": True}}

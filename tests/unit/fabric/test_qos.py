@@ -14,9 +14,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Finding, Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import qos_rules as rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as qos_room
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_profiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
     Port,
@@ -26,8 +29,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos, host_variable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_families
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import qos_spec
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "qos.md").read_text(encoding="utf-8")
 
@@ -141,6 +148,156 @@ def test_with_trust_pcp_nothing_turns_the_trust_back() -> None:
     assert host_variable(qos)["nccl"] == {"NCCL_IB_TC": "106", "NCCL_IB_SL": "3"}
 
 
+# -- profiles
+
+LOSSY = [name for name, profile in qos_profiles.PROFILES.items() if not profile.pfc]
+
+
+@pytest.mark.parametrize("name", qos_profiles.PROFILES)
+def test_a_profile_has_the_convention_and_decides_on_pfc(name: str) -> None:
+    data = clean("{profile: %s}" % name)
+    pfc = qos_profiles.PROFILES[name].pfc
+    assert data == dict(clean("{}"), profile=name, pfc=[0, 0, 0, int(pfc), 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("name", LOSSY)
+def test_the_default_buffer_of_a_profile_without_pfc_is_one(name: str) -> None:
+    data = clean("{profile: %s, buffers: {buffer_size: {0: 200000}}}" % name)
+    assert data["buffers"]["prio_buffer"] == [0] * 8
+
+
+def test_keys_of_the_file_override_the_profile() -> None:
+    data = clean("{profile: roce-lossy, dscp: 40, cnp_dscp: 56, ets: {}}")
+    assert (data["priority"], data["dscp2prio"], data["tclass"]) == (5, [[40, 5], [56, 7]], 162)
+    assert data["ets"]["prio_tc"] == [0, 0, 0, 0, 0, 5, 0, 7]
+    assert data["nccl"] == {"NCCL_IB_TC": "162"}
+
+
+def test_a_profile_follows_the_maker_and_the_file_overrides_it() -> None:
+    """Only a profile does: without one, the file means the same on all NICs."""
+    other = "bnxt_re"
+    plain = looked_at("{ets: {}}")[0]
+    assert plain.on(other) is plain
+    lossy = looked_at("{profile: roce-lossless, ets: {}}")[0].on(other)
+    assert (lossy.priority, lossy.dscp, lossy.cnp_priority, lossy.cnp_dscp) == (3, 26, 7, 48)
+    assert lossy.pfc == (3,) and lossy.ets is not None and lossy.ets.strict == (7,)
+    own = looked_at("{profile: roce-lossless, cnp_priority: 5, dscp: 26}")[0].on(other)
+    assert (own.priority, own.dscp, own.cnp_priority, own.cnp_dscp) == (3, 26, 5, 40)
+    # the maker's priority of a DSCP that the file repeats
+    same = looked_at("{profile: roce-lossless, cnp_dscp: 48}")[0].on(other)
+    assert (same.cnp_priority, same.cnp_dscp) == (7, 48)
+
+
+MAKERS = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: host, provider: none, mtu: 4200}
+rails:
+  gpu[01:02]: {subnet: "172.16.{n+10}.0/24", gateway: .254, hosts: .201-.253%s}
+profiles:
+  pollara: {nic: %s, ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
+  other: {%sports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
+nodes:
+  ai-1: {profile: pollara, address: 10.1.16.1}
+  ai-2: {profile: other, address: 10.1.16.2}
+qos: {profile: %s}
+"""
+
+
+def planned(*values: str) -> dict[str, t.Any]:
+    plan = lint((MAKERS % values).encode()).plan
+    assert plan is not None
+    return plan.document()
+
+
+@pytest.mark.parametrize("profile", qos_profiles.PROFILES)
+def test_a_fabric_of_one_maker_has_its_class_everywhere(profile: str) -> None:
+    document = planned("", "ionic", "nic: ionic, ", profile)
+    qos = document["fabric"]["qos"]
+    assert qos["dscp2prio"] == [[24, 3], [46, 6]] and qos["tclass"] == 98
+    # AMD's NICs send the control messages of collectives in the class of CNPs
+    assert qos["nccl"] == {"NCCL_IB_TC": "98", "NCCL_IB_FIFO_TC": "184"}
+    assert not [port for node in document["nodes"] for port in node["ports"] if "qos" in port]
+    page = plan_tables.files(document)["leaves.md"].decode()
+    assert "| profile | %s |" % profile in re.sub(" +", " ", page)
+    trimming = "on, in the class of RoCE" if profile == "multipath" else "off"
+    assert "| packet trimming | %s |" % trimming in re.sub(" +", " ", page)
+
+
+def test_nics_of_two_makers_have_the_class_of_their_own() -> None:
+    document = planned("", "bnxt_re", "nic: mlx5, ", "roce-lossless")
+    assert document["fabric"]["qos"]["ecn"]["cnp_priority"] == 6
+    first, second = document["nodes"]
+    assert [port["qos"]["dscp2prio"] for port in first["ports"]] == [[[26, 3], [48, 7]]] * 2
+    assert not [port for port in second["ports"] if "qos" in port]
+    options = port_options(first["ports"], "roce_qos")
+    assert [port["qos"]["ecn"]["cnp_priority"] for port in options] == [7, 7]
+    # a maker that publishes no class, and an unknown one, have the convention
+    for other in ("irdma", "habanalabs"):
+        document = planned("", other, "", "roce-lossy")
+        assert document["fabric"]["qos"]["dscp"] == 26
+        assert not [port for node in document["nodes"] for port in node["ports"] if "qos" in port]
+
+
+def test_a_rail_has_another_profile() -> None:
+    document = planned(", qos: {profile: roce-lossy}", "ionic", "nic: ionic, ", "roce-lossless")
+    assert sum(document["fabric"]["qos"]["pfc"]) == 1
+    for node in document["nodes"]:
+        for port in node["ports"]:
+            assert (port["qos"]["profile"], port["qos"]["pfc"], port["qos"]["dscp"]) == ("roce-lossy", [0] * 8, 24)
+    # the profile of the fabric applies to a rail that sets other keys
+    document = planned(", qos: {dscp: 34}", "mlx5", "", "roce-lossy")
+    port = document["nodes"][0]["ports"][0]
+    assert (port["qos"]["profile"], port["qos"]["pfc"], port["qos"]["dscp"]) == ("roce-lossy", [0] * 8, 34)
+
+
+@pytest.mark.parametrize(
+    ("rail", "profile", "expected"),
+    [
+        (", qos: {pfc: [3]}", "roce-lossy", [("RY720", "rails.gpu[01:02].qos.pfc")]),
+        (", qos: {profile: multipath}", "roce-lossless, pfc: [3], buffers: {cable_len: 30}", []),
+        (", qos: {profile: roce-lossless, pfc: []}", "roce-lossy", [("RY722", "rails.gpu[01:02].qos.pfc")]),
+        ("", "roce-lossy", []),
+    ],
+)
+def test_contradictions_of_a_rail_are_at_the_rail(rail: str, profile: str, expected: list[tuple[str, str]]) -> None:
+    findings = lint((MAKERS % (rail, "mlx5", "nic: mlx5, ", profile)).encode()).findings
+    assert [(each.code, each.place) for each in findings if each.code.startswith("RY7")] == expected
+
+
+def test_dscps_of_different_makers_are_a_finding() -> None:
+    def codes(*values: str) -> list[str]:
+        findings = lint((MAKERS % values).encode()).findings
+        return [each.code for each in findings if each.code.startswith("RY7")]
+
+    assert codes("", "ionic", "nic: mlx5, ", "roce-lossy") == ["RY723"]
+    assert codes("", "bnxt_re", "nic: mlx5, ", "roce-lossy") == []  # only the priority in the NIC differs
+    assert codes("", "ionic", "nic: mlx5, ", "roce-lossy, dscp: 26, cnp_dscp: 48") == []
+
+
+def test_a_written_file_has_the_keys_of_the_file_alone() -> None:
+    text = MAKERS % (", qos: {profile: multipath}", "ionic", "nic: mlx5, ", "roce-lossy, cnp_dscp: 48")
+    before = lint(text.encode())
+    assert before.plan is not None
+    after = lint(write(before.plan.fabric).encode())
+    assert after.plan is not None and after.plan.document() == before.plan.document()
+
+
+def test_every_profile_has_sources_with_dates() -> None:
+    for profile in qos_profiles.PROFILES.values():
+        assert profile.sources
+        assert all(re.search(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}", source) for source in profile.sources)
+    for name, profile in qos_profiles.PROFILES.items():
+        row = next(line for line in PAGE.splitlines() if line.startswith("| `%s` |" % name))
+        pfc, trimming = (each.strip() for each in row.split("|")[2:4])
+        assert (pfc, trimming) == ("RoCE's priority" if profile.pfc else "no", "yes" if profile.trimming else "no")
+    for nic in (None, *nic_families.FAMILIES):
+        row = next(line for line in PAGE.splitlines() if line.startswith("| `") and "`%s`" % (nic or "mlx5") in line)
+        row = row.replace("as `mlx5` | as `mlx5`", "DSCP 26, priority 3 | DSCP 48, priority 6")
+        priority, dscp, cnp_priority, cnp_dscp = qos_profiles.defaults_of(nic)
+        assert "DSCP %d, priority %d | DSCP %d, priority %d" % (dscp, priority, cnp_dscp, cnp_priority) in row
+    assert {name: profile.pfc for name, profile in qos_profiles.PROFILES.items()} == qos_spec.PROFILES
+
+
 # -- ets
 
 
@@ -208,7 +365,7 @@ def test_the_table_of_the_page_is_the_calculated_one() -> None:
         assert [int(size) for size in sizes] == [-(-size // 1000) for size in least]
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_the_examples_of_the_page_are_sound(number: int) -> None:
     example = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[number]
     assert clean(json.dumps(yaml.safe_load(example)["qos"]))
@@ -273,6 +430,18 @@ VLAN = {"vlan": 100, "qos": 5}
         ("{trust: pcp}", {"vfs": {"vlan": 100, "qos": None}}, []),
         ("{trust: dscp}", {"vfs": VLAN}, []),
         ("{pfc: [], ecn: off}", {}, [("RY708", "qos.pfc")]),
+        ("{profile: lossy}", {}, [("RY114", "qos.profile")]),
+        ("{profile: roce-lossy, pfc: [3]}", {}, [("RY720", "qos.pfc")]),
+        ("{profile: multipath, pfc: [0, 4, 5]}", {}, [("RY720", "qos.pfc")]),
+        ("{profile: roce-lossy, pfc: []}", {}, []),
+        ("{profile: roce-lossy, pfc: [9]}", {}, [("RY113", "qos.pfc[0]")]),
+        ("{profile: roce-lossy, buffers: {cable_len: 30}}", {}, [("RY721", "qos.buffers.cable_len")]),
+        ("{profile: multipath, buffers: {prio_buffer: {3: 1}}}", {}, [("RY721", "qos.buffers.prio_buffer")]),
+        ("{profile: roce-lossy, buffers: {}}", {}, []),
+        ("{profile: roce-lossless, pfc: []}", {}, [("RY722", "qos.pfc")]),
+        ("{profile: roce-lossless, pfc: [3, 4]}", {}, []),
+        ("{profile: roce-lossy, ecn: off}", {}, [("RY708", "qos.ecn")]),
+        ("{profile: multipath}", {"link_layer": "infiniband"}, [("RY701", "qos")]),
         ("{pfc: []}", {}, []),
         ("{ecn: off}", {}, []),
         ("{pfc: [2, 3, 4]}", {}, [("RY709", "qos.pfc")]),
@@ -321,6 +490,7 @@ def test_the_severities() -> None:
         "RY717",
         "RY718",
         "RY719",
+        "RY723",
     }
 
 
@@ -336,13 +506,16 @@ def test_the_remedy_of_a_notification_on_a_lossless_priority_is_one() -> None:
 
 
 json_like = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 99) | st.sampled_from(["dscp", "pcp", "x", "3", "[", "{{ a }}"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 99)
+    | st.sampled_from(["dscp", "pcp", "roce-lossy", "roce-lossless", "x", "3", "[", "{{ a }}"]),
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["0", "3", "6", "9", "a"]), inner, max_size=4)
     ),
     max_leaves=8,
 )
-KEYS = ("priority", "dscp", "cnp_priority", "cnp_dscp", "trust", "pfc", "ecn", "ets", "buffers", "other")
+KEYS = ("profile", "priority", "dscp", "cnp_priority", "cnp_dscp", "trust", "pfc", "ecn", "ets", "buffers", "other")
 INNER = ("prio_tc", "tc_bw", "strict", "prio_buffer", "buffer_size", "cable_len")
 
 

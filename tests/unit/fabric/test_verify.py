@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 from tests import work
 from tests.unit.fabric.test_presets_on_nodes import CODES as PRESET_CODES
 from tests.unit.fabric.test_verify_layouts import CODES as LAYOUT_CODES
+from tests.unit.fabric.test_verify_planes import CODES as PLANE_CODES
 from tests.unit.fabric.test_verify_pods import AGENT_HARMS
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
@@ -938,6 +939,22 @@ def test_outliers_and_counters_are_warnings(world: World) -> None:
     }
 
 
+@pytest.mark.parametrize("profile", ["roce-lossless", "roce-lossy", "multipath"])
+def test_pause_frames_are_a_warning_where_the_profile_has_no_pfc(world: World, profile: str) -> None:
+    world.fabric["qos"] = {"profile": profile}
+    for counters, value in ((world.infos[NODE]["counters"], 5), (world.after[NODE], 17)):
+        counters["netdevs"]["ens3"].update(rx_pfc_pause=value, tx_pfc_pause=5)
+    verdict = world.document(share=0.7)
+    found = [(each["code"], each["node"], each["rail"], each["found"]) for each in verdict["warnings"]]
+    expected = ("RV865", NODE, RAIL, "rx_pfc_pause +12")
+    assert found == ([] if profile == "roce-lossless" else [expected])
+    assert verdict["ok"]
+    # a rail with its own QoS
+    port = next(port for port in world.plans[NODE]["ports"] if port["rail"] == RAIL)
+    port["qos"] = None
+    assert world.document(share=0.7)["warnings"] == []
+
+
 def test_slower_servers_of_another_model_do_not_are_outliers() -> None:
     world = World(plan(8))
     for name in ("ai-7", "ai-8"):
@@ -1132,8 +1149,9 @@ def test_codes_are_of_their_layers_and_documented() -> None:
     harmed = (
         {row[2] for row in (*HARMS, *POD_HARMS, *AGENT_HARMS)}
         | LAYOUT_CODES
+        | PLANE_CODES
         | PRESET_CODES
         | {"RV950", "RV862", "RV863", "RV864"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )
-    assert set(CODES) <= harmed | {"RV807", "RV854", "RV855", "RV856", "RV861", "RV870", "RV904"}
+    assert set(CODES) <= harmed | {"RV807", "RV854", "RV855", "RV856", "RV861", "RV865", "RV870", "RV904"}

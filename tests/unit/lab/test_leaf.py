@@ -270,6 +270,16 @@ def test_lldp_names_the_leaf_and_socket_that_the_cable_is_in(bench: Bench) -> No
     assert values[5] == b"leaf-2"
 
 
+def test_lldp_names_the_rail_and_the_plane(bench: Bench) -> None:
+    bench.obey(do="layout", layout="planes")
+    bench.obey(do="lldp", port=[1, 2], on=True)
+    assert read_lldp(bench.heard()[1, 2][0])[1] == b"\x07leaf-1-2"
+    # another layout withdraws the name
+    bench.obey(do="layout", layout="mlag")
+    (frame,) = bench.heard()[1, 2]
+    assert (read_lldp(frame)[1], read_lldp(frame)[3]) == (b"\x07leaf-1-2", b"\0\0")
+
+
 def test_lldp_is_repeated_on_time_and_stops_on_command(bench: Bench) -> None:
     bench.obey(do="lldp", port=[3, 2], on=True, chassis="sw7", port_name="Eth1/9")
     values = read_lldp(bench.heard()[3, 2][0])
@@ -460,7 +470,11 @@ def test_cut_member_leaves_its_aggregate(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("layout", "reached"),
-    [("rails", {(2, 1), (3, 1)}), ("mlag", {(1, 2), (2, 1), (2, 2), (3, 1), (3, 2)})],
+    [
+        ("rails", {(2, 1), (3, 1)}),
+        ("mlag", {(1, 2), (2, 1), (2, 2), (3, 1), (3, 2)}),
+        ("planes", {(2, 1), (3, 1)}),
+    ],
 )
 def test_layout_decides_which_leaves_are_one_network(bench: Bench, layout: str, reached: set[tuple[int, int]]) -> None:
     bench.obey(do="layout", layout=layout)
@@ -468,9 +482,42 @@ def test_layout_decides_which_leaves_are_one_network(bench: Bench, layout: str, 
     assert set(bench.heard()) == reached
 
 
+def test_planes_are_one_network_for_aggregates_alone(bench: Bench) -> None:
+    bench.obey(do="layout", layout="planes")
+    first, second = bond(bench, 1)
+    peer, other = bond(bench, 2)
+    assert first.in_aggregate and second.in_aggregate
+    assert first.leaf.system == second.leaf.system == peer.leaf.system
+    bench.heard()
+    # an aggregate hears another over either plane, and single ports, which have the network of their plane, hear none
+    frame = first.nic.send(BROADCAST)
+    bench.turn()
+    assert [*peer.listen(), *other.listen()] == [frame]
+    assert bench.heard() == {}
+    bench.nic(3).send(BROADCAST)
+    bench.turn()
+    assert [*first.listen(), *second.listen(), *peer.listen(), *other.listen()] == []
+
+
+def test_lost_plane_leaves_the_other_to_an_aggregate(bench: Bench) -> None:
+    bench.obey(do="layout", layout="planes")
+    first, second = bond(bench, 1)
+    peer, other = bond(bench, 2)
+    bench.obey(do="cut", port=[1, 1])
+    bench.heard()
+    for sender in (peer, other):
+        frame = sender.nic.send(BROADCAST)
+        bench.turn()
+        assert (first.listen(), second.listen()) == ([], [frame])
+    frame = second.nic.send(BROADCAST)
+    bench.turn()
+    assert [*peer.listen(), *other.listen()] == [frame]
+
+
 def test_leaf_behind_the_rails_is_never_a_part_of_the_layout(run: Path) -> None:
     assert leaf.switches("flat", 4, 5) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 5}
     assert leaf.switches("mlag", 5, 6) == {1: 1, 2: 1, 3: 3, 4: 3, 5: 5, 6: 6}
+    assert leaf.switches("planes", 5, 6) == leaf.switches("mlag", 5, 6)
     assert leaf.switches("rails", 2, 3) == {1: 1, 2: 2, 3: 3}
 
 

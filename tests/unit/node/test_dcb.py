@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics import port_counters
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import (
     codec,
     dcb_netlink,
@@ -24,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import App, Buffer, DcbSocket
 from tests.unit.node.dcb_kernel import DcbKernel, Nic, Server
+from tests.unit.node.trees import Tree
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
@@ -113,6 +115,22 @@ def test_a_driver_with_some_of_the_settings() -> None:
     assert held is not None and held.pfc is not None
     assert (held.ets, held.buffer, held.apps, held.dcbx) == (None, None, (), None)
     assert of(DcbKernel(eth0=None)).read("eth0") is None
+
+
+def test_pause_frames_of_a_netdev_are_counters(tmp_path: Path) -> None:
+    """The kernel's header has the frames that were sent (requests) before those that were received (indications)."""
+    tree = Tree(tmp_path)
+    for netdev in ("eth0", "eth1", "vf0", "left0"):
+        tree.write("/sys/class/net/%s/statistics/rx_errors" % netdev, "1")
+    kernel = DcbKernel(eth0=Nic(), eth1=Nic(), vf0=None)
+    for netdev in ("eth0", "eth1"):
+        nic = kernel.netdevs[netdev]
+        assert nic is not None
+        nic.has -= {"pfc"} if netdev == "eth1" else set()
+    found = port_counters.look(tree.system(), ["eth0", "eth1", "vf0", "left0"], [], of(kernel))["netdevs"]
+    sent, received = sum(range(100, 108)), sum(range(108, 116))
+    assert found["eth0"] == {"rx_errors": 1, "rx_pfc_pause": received, "tx_pfc_pause": sent}
+    assert found["eth1"] == found["vf0"] == found["left0"] == {"rx_errors": 1}
 
 
 def test_a_drivers_error_is_in_the_answer() -> None:

@@ -13,10 +13,14 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as fabric_qos
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import dcb_managers, qos_spec
@@ -296,6 +300,53 @@ def test_buffers_that_read_back_in_cells(kernel: QosKernel) -> None:
     assert [change.attribute for change in done] == ["buffers", "buffers"]
 
 
+def of_profile(name: str, **keys: t.Any) -> dict[str, t.Any]:
+    """The plan's values of a transport profile."""
+    text = yaml.safe_dump({"qos": {"profile": name, **keys}})
+    report = Report()
+    document = yaml_source.parse(text.encode(), report)
+    assert document is not None
+    section = Section(document.root, (), report).section("qos")
+    assert section is not None
+    return fabric_qos.host_variable(fabric_qos.read(section, report))
+
+
+@pytest.mark.parametrize("lossy", ["roce-lossy", "multipath"])
+def test_pfc_is_switched_off_and_on_again(kernel: QosKernel, lossy: str) -> None:
+    """From a lossless port whose buffer 0 has no headroom: the driver refuses a paused priority in it."""
+    sizes = {0: 60000, 1: 150000}
+    lossless = of_profile("roce-lossless", buffers={"cable_len": 100, "buffer_size": sizes})
+    without = of_profile(lossy, buffers={})
+    run(subsystem(kernel, lossless))
+    assert [(nic.pfc, nic.prio_buffer[3], nic.flaps) for nic in kernel.nics()] == [(0b1000, 1, 1)] * 2
+    done = run(subsystem(kernel, without))
+    assert [change.attribute for change in done if change.subject == "rail1"] == ["pfc", "buffers"]
+    assert [(nic.pfc, nic.prio_buffer, nic.flaps) for nic in kernel.nics()] == [(0, [0] * 8, 2)] * 2
+    assert [nic.trust for nic in kernel.nics()] == ["dscp"] * 2, "RoCE keeps its class"
+    assert run(subsystem(kernel, without)) == []
+    done = run(subsystem(kernel, lossless))
+    assert [change.attribute for change in done if change.subject == "rail1"] == ["buffers", "pfc"]
+    assert [(nic.pfc, nic.prio_buffer[3]) for nic in kernel.nics()] == [(0b1000, 1)] * 2
+
+
+def test_leftover_pfc_is_drift_of_a_lossy_profile(kernel: QosKernel) -> None:
+    lossy = of_profile("roce-lossy")
+    run(subsystem(kernel, lossy))
+    kernel.nics()[1].pfc = 0b1000
+    _state, changes = plan(subsystem(kernel, lossy))
+    assert [(change.subject, change.attribute, change.before, change.after) for change in changes] == [
+        ("rail2", "pfc", [0, 0, 0, 1, 0, 0, 0, 0], [0] * 8)
+    ]
+
+
+def test_a_change_of_the_lossless_priority_keeps_its_order(kernel: QosKernel) -> None:
+    """Between two lossless priorities, the buffer of the new one comes first."""
+    sizes = {0: 100000, 1: 150000}
+    run(subsystem(kernel, of_profile("roce-lossless", buffers={"buffer_size": sizes})))
+    done = run(subsystem(kernel, of_profile("roce-lossless", dscp=40, buffers={"buffer_size": sizes})))
+    assert [change.attribute for change in done if change.subject == "rail1"][:2] == ["buffers", "pfc"]
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -374,6 +425,12 @@ def test_representors_are_not_the_port(kernel: QosKernel) -> None:
         ({"pfc": [0, 0, 0, 0, 0, 1, 0, 0]}, "priority 3 of RoCE is not paused"),
         ({"pfc": [0, 0, 0, 1, 0, 0, 1, 0]}, "CNPs are on priority 6, which is paused"),
         ({"pfc": [0, 0, 0, 1]}, "has 4 values"),
+        ({"profile": "roce-lossy"}, "the profile roce-lossy has no PFC, but pfc selects 3"),
+        ({"profile": "multipath"}, "the profile multipath has no PFC, but pfc selects 3"),
+        (
+            {"profile": "roce-lossless", "pfc": [0] * 8},
+            "the profile roce-lossless has PFC, but pfc selects no priority",
+        ),
         ({"pfc": [0, 0, 0, 2, 0, 0, 0, 0]}, "2 is out of range"),
         ({"trust": "pcp"}, "DSCP entries do not go with trust pcp"),
         ({"dscp2prio": [[26, 4], [48, 6]]}, "DSCP 26 of RoCE is mapped to priority 4, not 3"),
@@ -624,7 +681,8 @@ def test_the_module_accepts_the_options_of_the_plan() -> None:
             if isinstance(each, dict) and "options" in spec[key]:
                 known(each, spec[key]["options"])
 
-    known(FULL, qos_spec.QOS_SPEC)
+    for value in (FULL, *(of_profile(name) for name in qos_spec.PROFILES)):
+        known(value, qos_spec.QOS_SPEC)
 
 
 def test_a_port_that_a_pod_has_is_not_changed_and_stays_persistent(kernel: QosKernel) -> None:

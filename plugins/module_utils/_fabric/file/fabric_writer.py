@@ -150,6 +150,9 @@ def _qos(qos: Qos) -> Data:
         "pfc": list(qos.pfc),
         "ecn": qos.ecn,
     }
+    if qos.profile:
+        # what follows from the profile depends on the NICs
+        section = {"profile": qos.profile.name, **{key: section[key] for key in section if key in qos.file_keys}}
     if qos.ets:
         section["ets"] = {
             "prio_tc": dict(enumerate(qos.ets.prio_tc)),
@@ -301,11 +304,12 @@ def _ports(ports: t.Mapping[str, Port | None]) -> Data | None:
     return {rail: None if port is None else _port(port) for rail, port in ports.items()} or None
 
 
-def _node_settings(settings: NodeSettings, soft_rdma: str | None = None) -> Data:
+def _node_settings(settings: NodeSettings, soft_rdma: str | None = None, nic: str | None = None) -> Data:
     return {
         "attachment": settings.attachment,
         "slots": _settings(settings.slots),
         "soft_rdma": soft_rdma,
+        "nic": nic,
         "driver": _driver(settings.driver),
         "firmware": _firmware(settings.firmware),
         "infiniband": settings.partitions and settings.partitions.file_value(),
@@ -352,7 +356,7 @@ def _profile(profile: Profile) -> Data:
     gpu_distance = profile.gpu_distance if not preset or profile.gpu_distance != preset.gpu_distance else None
     return _without_none(
         preset=preset.name if preset else None,
-        **_node_settings(profile, profile.soft_rdma),
+        **_node_settings(profile, profile.soft_rdma, profile.nic),
         **profile.expected,
         gpus=gpus,
         gpu_distance=gpu_distance,

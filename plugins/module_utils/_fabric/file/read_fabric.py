@@ -70,12 +70,14 @@ def read_sections(top: Section, report: Report) -> Fabric:
     if names:
         read_names(fabric, names, report)
     qos = top.section("qos") if top.has("qos") else None
+    nics = {profile.nic for profile in fabric.profiles.values()}
+    nic = nics.pop() if len(nics) == 1 else None
     if qos:
-        fabric.qos = qos_model.read(qos, report)
+        fabric.qos = qos_model.read(qos, report, nic=nic)
     else:
         top.value("qos")
     for rail, section in own_qos:
-        rail.qos = qos_model.read(section, report, qos)
+        rail.qos = qos_model.read(section, report, qos, nic)
     read_lint(fabric, top, report)
     top.done()
     return fabric

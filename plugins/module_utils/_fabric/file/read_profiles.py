@@ -52,6 +52,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 
 PROFILE_NAME = rule(
     "RY204 profile-name: Invalid profile name",
@@ -152,6 +153,7 @@ def _read_settings(settings: NodeSettings, section: Section, report: Report) -> 
     settings.slots = read_slots(section)
     if isinstance(settings, Profile):
         settings.soft_rdma = section.choice("soft_rdma", ("rxe", "siw"))
+        settings.nic = section.choice("nic", tuple(FAMILIES))
     settings.driver = read_driver(section)
     settings.firmware = read_firmware(section, report)
     settings.partitions = read_partitions(section, report)

@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
     Qos,
     least_size,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import LOSSLESS, LOSSY
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 
 _FABRIC = "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov, vfs: {%s}}\n"
@@ -64,18 +65,65 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if sections:
         _soft(variants, report)
     _classes(fabric, report)
+    _makers(fabric, report)
 
 
 def _section(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail], report: Report) -> None:
     """Check the QoS of these rails."""
+    contradicting = _profile(qos, report)
     _priorities(qos, report)
-    _pfc(qos, report)
+    if not contradicting:
+        _pfc(qos, report)
     if qos.trust == "pcp":
         _tags(fabric, variants, qos, rails, report)
     if qos.ets and _read(qos, report, "ets", "pfc", "priority", "cnp_priority", "dscp", "cnp_dscp"):
         _ets(qos, qos.ets, report)
-    if qos.buffers and _read(qos, report, "buffers", "pfc", "priority", "dscp"):
+    if qos.buffers and not contradicting and _read(qos, report, "buffers", "pfc", "priority", "dscp"):
         _buffers(fabric, variants, qos, qos.buffers, rails, report)
+
+
+PFC_IN_LOSSY = rule(
+    "RY720 pfc-in-lossy-profile: Lossless priorities in a profile without PFC",
+    "qos: {profile: roce-lossy, pfc: [3]}",
+    "qos: {profile: roce-lossless, pfc: [3]}",
+    why="A port that sends pause frames stops its neighbour, although the network is built to drop or trim packets.",
+)
+
+BUFFERS_IN_LOSSY = rule(
+    "RY721 lossless-buffers-in-lossy-profile: Buffers for paused traffic in a profile without PFC",
+    "qos: {profile: multipath, buffers: {cable_len: 100}}",
+    "qos: {profile: multipath, buffers: {buffer_size: {0: 200000}}}",
+    why="The length of the cable determines the headroom after a pause frame, and a buffer of its own protects a paused"
+    " priority. Without PFC, both only take memory from the traffic.",
+)
+
+NO_PFC_IN_LOSSLESS = rule(
+    "RY722 lossless-profile-without-pfc: The profile roce-lossless without lossless priorities",
+    "qos: {profile: roce-lossless, pfc: []}",
+    "qos: {profile: roce-lossy}",
+)
+
+
+def _profile(qos: Qos, report: Report) -> bool:
+    """Report settings of PFC that contradict the transport profile. Return whether there are any."""
+    if qos.profile is None or not _read(qos, report, "profile", "pfc", "buffers"):
+        return False
+    name, buffers = qos.profile.name, qos.buffers
+    if not qos.lossy and not qos.pfc:
+        message = "the profile %s has PFC, and pfc is empty" % name
+        report.add(NO_PFC_IN_LOSSLESS, qos.where("pfc"), message, "remove pfc, or write profile: %s" % LOSSY)
+    elif not qos.lossy:
+        return False
+    elif qos.pfc:
+        message = "the profile %s has no PFC, and pfc has %s" % (name, ", ".join(map(str, qos.pfc)))
+        report.add(PFC_IN_LOSSY, qos.where("pfc"), message, "remove pfc, or write profile: %s" % LOSSLESS)
+    elif buffers and (buffers.cable_len is not None or any(buffers.prio_buffer)):
+        key = "prio_buffer" if buffers.cable_len is None else "cable_len"
+        message = "the profile %s has no PFC, and %s reserves memory for paused traffic" % (name, key)
+        report.add(BUFFERS_IN_LOSSY, buffers.path + (key,), message, "remove it, or write profile: %s" % LOSSLESS)
+    else:
+        return False
+    return True
 
 
 CLASSES = rule(
@@ -104,6 +152,38 @@ def _classes(fabric: Fabric, report: Report) -> None:
             )
             place = qos.path if rail.qos is not None else first[1].path
             report.add(CLASSES, place, message, "give all compute rails one dscp and one ecn")
+
+
+_MAKERS = (
+    "profiles:\n  pollara:\n    nic: ionic\n"
+    + _PORTS
+    + "  cx7:\n    nic: mlx5\n"
+    + _PORTS
+    + "nodes:\n  ai-1: {profile: pollara, address: 10.1.16.1}\n  ai-2: {profile: cx7, address: 10.1.16.2}\n"
+)
+MAKERS = rule(
+    "RY723 classes-of-makers: NICs whose makers mark RoCE with different DSCPs",
+    _MAKERS + "qos: {profile: roce-lossy}",
+    _MAKERS + "qos: {profile: roce-lossy, dscp: 26, cnp_dscp: 48}",
+    WARNING,
+    why="A profile takes the class of the NIC's maker. Switches must map all of them, and a job has one NCCL_IB_TC.",
+)
+
+
+def _makers(fabric: Fabric, report: Report) -> None:
+    """Report a section whose profile gives NICs of different makers different DSCPs."""
+    nics = sorted({profile.nic for profile in fabric.profiles.values() if profile.nic})
+    reported: set[Path] = set()
+    for rail in fabric.compute_rails if len(nics) > 1 else ():
+        marks: dict[tuple[int, int], str] = {}
+        for nic in nics:
+            qos = fabric.qos_on(rail, nic)
+            if qos and qos.path not in reported and not report.within(qos.path):
+                marks.setdefault((qos.dscp, qos.cnp_dscp), nic)
+        if qos and len(marks) > 1:
+            parts = "; ".join("DSCP %d, and CNPs %d, on %s" % (*marked, nic) for marked, nic in marks.items())
+            report.add(MAKERS, qos.where("profile"), "RoCE has " + parts, "set dscp: 26 and cnp_dscp: 48 in qos")
+            reported.add(qos.path)
 
 
 SOFT_RDMA = rule(
@@ -169,6 +249,8 @@ CNP_LOSSLESS = rule(
 def _pausable(qos: Qos, path: Path, whose: str, report: Report) -> None:
     """Report CNPs in a priority that PFC pauses. ``whose``: RoCE's or lossless, for the message."""
     message = "CNPs have priority %d, which is %s, so a pause also delays the CNPs that would end it"
+    if not qos.pfc:
+        message = "CNPs have priority %d, which is %s, so they wait behind the packets that they would slow down"
     remedy = "set cnp_priority: %d and cnp_dscp: %d" % (_free(qos), _free(qos) << 3)
     report.add(CNP_LOSSLESS, path, message % (qos.cnp_priority, whose), remedy)
 
@@ -192,8 +274,8 @@ DEFAULT_MAP = rule(
 def _mapped(qos: Qos, kind: str, report: Report) -> None:
     """Report a DSCP that devices map to another priority by default. ``kind``: the prefix of the keys."""
     dscp, priority = (qos.cnp_dscp, qos.cnp_priority) if kind else (qos.dscp, qos.priority)
-    if dscp >> 3 == priority:
-        return
+    if dscp >> 3 == priority or (priority, dscp) in qos.of_maker:
+        return  # leaves.md of the plan has the maker's table
     message = "devices map DSCP %d to priority %d by default, not to %d" % (dscp, dscp >> 3, priority)
     remedy = "set %spriority: %d, or give every switch the same table and suppress this finding" % (kind, dscp >> 3)
     report.add(DEFAULT_MAP, qos.where(kind + "priority", kind + "dscp"), message, remedy)
@@ -239,7 +321,8 @@ def _pfc(qos: Qos, report: Report) -> None:
         report.add(PFC_MISSES, path, message, "write pfc: [%d], or pfc: [] for a network without PFC" % qos.priority)
     if not qos.pfc and not qos.ecn:
         message = "without PFC and ECN, congestion drops packets, and RoCE stalls on each"
-        report.add(UNCONTROLLED, path, message, "set ecn: true, or pfc: [%d]" % qos.priority)
+        remedy = "set ecn: true" if qos.profile else "set ecn: true, or pfc: [%d]" % qos.priority
+        report.add(UNCONTROLLED, qos.where("ecn") if qos.lossy else path, message, remedy)
     if len(qos.pfc) > _LOSSLESS:
         message = "%d lossless priorities, where switches commonly have buffers for %d" % (len(qos.pfc), _LOSSLESS)
         report.add(LOSSLESS_MANY, path, message, "keep the priority of RoCE and at most one more")

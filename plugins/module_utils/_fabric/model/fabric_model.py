@@ -313,9 +313,11 @@ class Profile(NodeSettings):
 
     ``preset``: its preset as a profile; its values apply unless the file overrides them. Ports that the file overrides
     have those of the preset as their ``base``.
+    ``nic``: the family of the NICs of its rail ports, a key of ``nic_families.FAMILIES``; None: unknown.
     """
 
     soft_rdma: str | None = None
+    nic: str | None = None
     gpus: dict[int, str | None] | None = None
     gpu_distance: str | None = None
     expected: dict[str, int] = field(default_factory=dict)
@@ -422,11 +424,15 @@ class Fabric:
         """Return the link layer of a rail."""
         return rail.link_layer or self.link_layer
 
-    def qos_on(self, rail: Rail) -> Qos | None:
-        """Return the QoS of a rail; None if it has none, as on InfiniBand."""
+    def qos_on(self, rail: Rail, nic: str | None = None) -> Qos | None:
+        """Return the QoS of a rail on NICs of a family; None if it has none, as on InfiniBand.
+
+        :param nic: None: the family of all profiles, or unknown.
+        """
         if self.link_layer_on(rail) == INFINIBAND or rail.qos == LEAVE:
             return None
-        return rail.qos if isinstance(rail.qos, Qos) else self.qos
+        qos = rail.qos if isinstance(rail.qos, Qos) else self.qos
+        return qos.on(nic) if qos and nic else qos
 
     def ipoib_mode_on(self, rail: Rail) -> str | None:
         """Return the IPoIB mode of a rail; None: it is not managed."""

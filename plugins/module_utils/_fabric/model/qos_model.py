@@ -6,9 +6,19 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import (
+    CNP_DSCP,
+    CNP_PRIORITY,
+    CONTROL_WITH_CNPS,
+    DSCP,
+    PRIORITY,
+    PROFILES,
+    QosProfile,
+    defaults_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, text_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
@@ -19,8 +29,6 @@ LEAVE = "leave"
 # Priorities, traffic classes and buffers: 802.1Q has eight of each, and so do dcb netlink and mlnx_qos.
 EIGHT = range(8)
 _NUMBERS = tuple(str(number) for number in EIGHT)
-# The convention of NVIDIA's NICs and switches: RoCE on priority 3 with DSCP 26, CNPs on priority 6 with DSCP 48.
-PRIORITY, DSCP, CNP_DSCP = 3, 26, 48
 MAX_DSCP = 63
 # ECT(0), RFC 3168 section 5: the sender takes part in ECN, so a switch marks the packet where it would drop or pause.
 ECT0 = 0b10
@@ -66,37 +74,93 @@ class Buffers:
 
 
 @dataclass(frozen=True)
+class _EtsKeys:
+    """The section ``ets`` as the file has it. None: a missing key."""
+
+    prio_tc: dict[int, int] | None
+    tc_bw: dict[int, int] | None
+    strict: tuple[int, ...] | None
+    path: Path
+
+
+@dataclass(frozen=True)
+class _BufferKeys:
+    """The section ``buffers`` as the file has it. None: a missing key."""
+
+    prio_buffer: dict[int, int] | None
+    buffer_size: dict[int, int]
+    cable_len: int | None
+    path: Path
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The section ``qos`` as the file has it. None: a missing key, or one that could not be read."""
+
+    priority: int | None = None
+    dscp: int | None = None
+    cnp_priority: int | None = None
+    cnp_dscp: int | None = None
+    pfc: tuple[int, ...] | None = None
+    ets: _EtsKeys | None = None
+    buffers: _BufferKeys | None = None
+
+
+@dataclass(frozen=True)
 class Qos:
     """The section ``qos``; attributes that are not listed here are its keys.
 
-    ``pfc``: the lossless priorities, in ascending order. ``ets``, ``buffers``: None: the driver's settings. ``path``:
-    the place of the section. ``file_keys``: the keys that the file sets.
+    ``pfc``: the lossless priorities, in ascending order. ``ets``, ``buffers``: None: the driver's settings.
+    ``profile``: the transport profile; None: the file has none. ``nic``: the family of the NICs, whose defaults a
+    profile uses; None: the convention. ``path``: the place of the section. ``file_keys``: the keys that the file sets.
+    ``keys``: the values of the file, for another family.
     """
 
     priority: int = PRIORITY
     dscp: int = DSCP
-    cnp_priority: int = CNP_DSCP >> 3
+    cnp_priority: int = CNP_PRIORITY
     cnp_dscp: int = CNP_DSCP
-    trust: str = "dscp"
+    trust: str = TRUSTS[0]
     pfc: tuple[int, ...] = (PRIORITY,)
     ecn: bool = True
     ets: Ets | None = None
     buffers: Buffers | None = None
+    profile: QosProfile | None = None
+    nic: str | None = None
     path: Path = ("qos",)
     file_keys: tuple[str, ...] = ()
+    keys: _Keys = _Keys()
 
     def where(self, *keys: str) -> Path:
         """Return the place of the first of these keys that the file sets; without one, the place of the first key."""
         return self.path + (next((key for key in keys if key in self.file_keys), keys[0]),)
 
+    @property
+    def lossy(self) -> bool:
+        """Whether the profile has no PFC."""
+        return self.profile is not None and not self.profile.pfc
+
+    @property
+    def of_maker(self) -> tuple[tuple[int, int], ...]:
+        """Priority and DSCP of RoCE and of CNPs that the maker of the NICs sets; empty without a profile."""
+        default = defaults_of(self.nic)
+        return (default[:2], default[2:]) if self.profile else ()
+
+    def on(self, nic: str | None) -> Qos:
+        """Return the QoS on NICs of a family. Only a profile depends on it."""
+        if self.profile is None or defaults_of(nic) == defaults_of(self.nic):
+            return self
+        return replace(self, **_derived(self.keys, self.profile, nic))
+
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(section: Section, report: Report, base: Section | None = None) -> Qos:
+def read(section: Section, report: Report, base: Section | None = None, nic: str | None = None) -> Qos:
     """Return the ``qos`` of a fabric file. A value that cannot be read is reported, and its default is used.
 
     :param base: the section of the fabric, for keys that the section of a rail does not set.
+    :param nic: the family of all NICs; None: several, or unknown.
     """
 
     def owner(*keys: str) -> Section:
@@ -108,64 +172,94 @@ def read(section: Section, report: Report, base: Section | None = None) -> Qos:
         return base
 
     marks = owner("priority", "dscp")
-    priority, dscp = _marks(marks, "", PRIORITY, DSCP)
-    cnp_priority, cnp_dscp = _marks(owner("cnp_priority", "cnp_dscp"), "cnp_", CNP_DSCP >> 3, CNP_DSCP)
+    priority, dscp = marks.number("priority", EIGHT[0], EIGHT[-1]), marks.number("dscp", 0, MAX_DSCP)
+    notices = owner("cnp_priority", "cnp_dscp")
+    cnp_priority = notices.number("cnp_priority", EIGHT[0], EIGHT[-1])
+    cnp_dscp = notices.number("cnp_dscp", 0, MAX_DSCP)
     trust = owner("trust").choice("trust", TRUSTS)
+    of_profile = owner("profile")
+    name = of_profile.choice("profile", tuple(PROFILES))
+    # The lossless priorities and buffers of the fabric do not fit another profile of the rail.
+    own_profile = base is not None and of_profile is section
     # The lossless priorities of the fabric do not fit another priority of the rail.
-    pfc = _numbers(owner("pfc") if marks is base else section, "pfc", report)
-    if pfc is None:
-        pfc = (priority,)
+    pfc = _numbers(owner("pfc") if marks is base and not own_profile else section, "pfc", report)
     ecn = owner("ecn").flag("ecn")
-    ets, buffers = owner("ets").section("ets"), owner("buffers").section("buffers")
+    ets, buffers = owner("ets").section("ets"), (section if own_profile else owner("buffers")).section("buffers")
     section.done()
+    keys = _Keys(
+        *(priority, dscp, cnp_priority, cnp_dscp, pfc),
+        _ets_keys(ets, report) if ets else None,
+        _buffer_keys(buffers, report) if buffers else None,
+    )
+    profile = PROFILES.get(name or "")
     return Qos(
-        priority,
-        dscp,
-        cnp_priority,
-        cnp_dscp,
-        trust or TRUSTS[0],
-        pfc,
-        ecn is not False,
-        _ets(ets, priority, cnp_priority, pfc, report) if ets else None,
-        _buffers(buffers, pfc, report) if buffers else None,
-        section.path,
-        tuple(section.mapping.entries),
+        trust=trust or TRUSTS[0],
+        ecn=ecn is not False,
+        profile=profile,
+        path=section.path,
+        file_keys=tuple(section.mapping.entries),
+        keys=keys,
+        **_derived(keys, profile, nic if profile else None),
     )
 
 
-def _marks(section: Section, kind: str, priority: int, dscp: int) -> tuple[int, int]:
+def _derived(keys: _Keys, profile: QosProfile | None, nic: str | None) -> dict[str, t.Any]:
+    """Return the values of :class:`Qos` that depend on the family of the NICs, and those that follow from them."""
+    default = defaults_of(nic)
+    priority, dscp = _marks(keys.priority, keys.dscp, *default[:2])
+    cnp_priority, cnp_dscp = _marks(keys.cnp_priority, keys.cnp_dscp, *default[2:])
+    pfc = keys.pfc
+    if pfc is None:
+        pfc = (priority,) if profile is None or profile.pfc else ()
+    return {
+        "priority": priority,
+        "dscp": dscp,
+        "cnp_priority": cnp_priority,
+        "cnp_dscp": cnp_dscp,
+        "pfc": pfc,
+        "ets": _ets(keys.ets, priority, cnp_priority, pfc) if keys.ets else None,
+        "buffers": _buffers(keys.buffers, pfc) if keys.buffers else None,
+        "nic": nic,
+    }
+
+
+def _marks(own_priority: int | None, own_dscp: int | None, priority: int, dscp: int) -> tuple[int, int]:
     """Return priority and DSCP. Each is derived from the other if the file has only one."""
-    own_priority = section.number(kind + "priority", EIGHT[0], EIGHT[-1])
-    own_dscp = section.number(kind + "dscp", 0, MAX_DSCP)
     if own_priority is None:
-        own_priority = priority if own_dscp is None else own_dscp >> 3
+        own_priority = priority if own_dscp is None or own_dscp == dscp else own_dscp >> 3
     if own_dscp is None:
         own_dscp = dscp if own_priority == priority else own_priority << 3
     return own_priority, own_dscp
 
 
-def _ets(section: Section, priority: int, cnp_priority: int, pfc: t.Sequence[int], report: Report) -> Ets:
+def _ets_keys(section: Section, report: Report) -> _EtsKeys:
+    prio_tc = _number_map(section, "prio_tc", EIGHT[-1], "", report)
+    tc_bw = _number_map(section, "tc_bw", 100, "percent", report)
+    strict = _numbers(section, "strict", report)
+    section.done()
+    return _EtsKeys(prio_tc, tc_bw, strict, section.path)
+
+
+def _ets(keys: _EtsKeys, priority: int, cnp_priority: int, pfc: t.Sequence[int]) -> Ets:
     """Return the section ``ets``, with defaults for missing keys.
 
     By default, RoCE, CNPs and each other lossless priority have the class with their number; the other priorities share
     a free class. RoCE gets half of the bandwidth, the other classes equal parts of the other half. The class of CNPs,
     which are few, is strict.
     """
-    mapped = _number_map(section, "prio_tc", EIGHT[-1], "", report)
+    mapped = keys.prio_tc
     if mapped is None:
         separate = {priority, cnp_priority}.union(pfc)
         shared = min(set(EIGHT) - separate, default=0)
         mapped = {number: number if number in separate else shared for number in EIGHT}
     prio_tc = tuple(mapped.get(number, 0) for number in EIGHT)
     roce, cnp = prio_tc[priority], prio_tc[cnp_priority]
-    tc_bw = _number_map(section, "tc_bw", 100, "percent", report)
-    strict = _numbers(section, "strict", report)
-    section.done()
+    tc_bw, strict = keys.tc_bw, keys.strict
     if strict is None:
         strict = () if cnp == roce or cnp in (tc_bw or ()) else (cnp,)
     if tc_bw is None:
         tc_bw = _shares(roce, sorted(set(prio_tc).difference(strict)))
-    return Ets(prio_tc, tc_bw, strict, section.path)
+    return Ets(prio_tc, tc_bw, strict, keys.path)
 
 
 def _shares(roce: int, classes: t.Sequence[int]) -> dict[int, int]:
@@ -180,16 +274,22 @@ def _shares(roce: int, classes: t.Sequence[int]) -> dict[int, int]:
     return shares
 
 
-def _buffers(section: Section, pfc: t.Sequence[int], report: Report) -> Buffers:
-    """Return the section ``buffers``. By default, lossless priorities have buffers from 1; the others share buffer
-    0."""
+def _buffer_keys(section: Section, report: Report) -> _BufferKeys:
     prio_buffer = _number_map(section, "prio_buffer", EIGHT[-1], "", report)
-    if prio_buffer is None:
-        prio_buffer = {lossless: buffer for buffer, lossless in zip(EIGHT[1:], pfc)}
     sizes = _number_map(section, "buffer_size", _MAX_SIZE, "bytes", report)
     cable_len = section.number("cable_len", 1, MAX_CABLE_LEN, "metres")
     section.done()
-    return Buffers(tuple(prio_buffer.get(number, 0) for number in EIGHT), sizes or {}, cable_len, section.path)
+    return _BufferKeys(prio_buffer, sizes or {}, cable_len, section.path)
+
+
+def _buffers(keys: _BufferKeys, pfc: t.Sequence[int]) -> Buffers:
+    """Return the section ``buffers``. By default, lossless priorities have buffers from 1; the others share buffer
+    0."""
+    prio_buffer = keys.prio_buffer
+    if prio_buffer is None:
+        prio_buffer = {lossless: buffer for buffer, lossless in zip(EIGHT[1:], pfc)}
+    prio = tuple(prio_buffer.get(number, 0) for number in EIGHT)
+    return Buffers(prio, keys.buffer_size, keys.cable_len, keys.path)
 
 
 def _numbers(section: Section, key: str, report: Report) -> tuple[int, ...] | None:
@@ -246,12 +346,17 @@ def host_variable(qos: Qos) -> dict[str, t.Any]:
       it slows down (``rp``, reaction point), and the marks of CNPs (mlx5, ``/sys/class/net/.../ecn``).
     - ``global_pause``: 802.3x, which stops all priorities together and makes all buffers of mlx5 lossless.
     - ``nccl``: environment variables. NCCL_IB_SL is the VLAN priority of RoCE packets, which trust pcp uses.
+      NCCL_IB_FIFO_TC is the traffic class of control messages, without ECN: no NIC slows them down.
+    - ``profile``: the transport profile, if the file has one.
     """
     tclass = qos.dscp << 2 | (ECT0 if qos.ecn else 0)
     nccl = {"NCCL_IB_TC": str(tclass)}
     if qos.trust == "pcp":
         nccl["NCCL_IB_SL"] = str(qos.priority)
+    if qos.nic in CONTROL_WITH_CNPS:
+        nccl["NCCL_IB_FIFO_TC"] = str(qos.cnp_dscp << 2)
     return {
+        **({"profile": qos.profile.name} if qos.profile else {}),
         "priority": qos.priority,
         "dscp": qos.dscp,
         "trust": qos.trust,

@@ -116,8 +116,15 @@ class PlanOutput:
             rail.name: [each.name for each in vf_attributes.IDENTITIES if each.fits(fabric.link_layer_on(rail))]
             for rail in fabric.rails
         }
-        # Rail -> the values of its kind that the file has; most rails have none.
-        self._kinds = {rail.name: kind for rail in fabric.rails for kind in [port_variables.kind(fabric, rail)] if kind}
+        # (rail, family of the NIC) -> the values of the rail's kind that the file has; most rails have none.
+        nics = dict.fromkeys([None, *(profile.nic for profile in fabric.profiles.values())])
+        self._kinds = {
+            (rail.name, nic): kind
+            for rail in fabric.rails
+            for nic in nics
+            for kind in [port_variables.kind(fabric, rail, nic)]
+            if kind
+        }
         # (variant, rail) -> the numbers of rail and plane for NCCL, where its version takes them
         self._nccl_parts = _nccl_parts(fabric, variants)
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
@@ -289,7 +296,7 @@ class PlanOutput:
             for kind in own:
                 found["names"][kind] = self.naming.name(kind, values, rail.mode)
         if self._kinds:
-            found.update(self._kinds.get(rail.name, {}))
+            found.update(self._kinds.get((rail.name, variant.profile.nic), {}))
         if key in self._nccl_parts:
             found["nccl"] = self._nccl_parts[key]
         return found
@@ -465,7 +472,7 @@ class PlanOutput:
             for key, pool in (("pods", common.pods), ("hosts", common.hosts)) if common else ():
                 found[key + side.suffix] = str(pool) if pool else None
             found["capacity" + side.suffix] = side.planner.capacity(demand).document()
-        found.update({key: value for key, value in self._kinds.get(rail.name, {}).items() if key != "qos"})
+        found.update({key: value for key, value in self._kinds.get((rail.name, None), {}).items() if key != "qos"})
         return found
 
     def _networks(self, rail: Rail) -> list[dict[str, t.Any]]:

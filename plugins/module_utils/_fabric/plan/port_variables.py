@@ -96,15 +96,15 @@ def ipoib(fabric: Fabric, variant: Variant, rail: Rail, port: Port) -> dict[str,
     return {"mode": fabric.ipoib_mode_on(rail), "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
 
 
-def kind(fabric: Fabric, rail: Rail) -> dict[str, t.Any]:
+def kind(fabric: Fabric, rail: Rail, nic: str | None) -> dict[str, t.Any]:
     """Return the values of a rail's kind that the file has, the link layer also if the attachment determines it, and
-    the QoS if it differs from the QoS of the fabric."""
+    the QoS on NICs of a family if it differs from the QoS of the fabric."""
     found: dict[str, t.Any] = {"role": rail.role} if rail.has_role else {}
     if rail.link_layer:
         found["link_layer"] = rail.link_layer
     if rail.attachment:
         found["attachment"] = rail.attachment
-    qos = fabric.qos_on(rail)
+    qos = fabric.qos_on(rail, nic)
     if qos is not fabric.qos:
         found["qos"] = qos_model.host_variable(qos) if qos else None
     return found

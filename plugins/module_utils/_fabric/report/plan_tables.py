@@ -10,6 +10,7 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import PROFILES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports, qos_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_rows
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import (
@@ -340,6 +341,10 @@ def _qos_table(qos: Document) -> list[str]:
         ("PFC on priorities", [priority for priority, on in enumerate(qos["pfc"]) if on] or "none"),
         ("ECN", "on" if ecn["enable"] else "off"),
     ]
+    profile = PROFILES.get(qos.get("profile", ""))
+    if profile:
+        settings.insert(0, ("profile", profile.name))
+        settings.append(("packet trimming", "on, in the class of RoCE" if profile.trimming else "off"))
     return [*markdown(("QoS", "value"), settings), ""]
 
 

@@ -66,6 +66,12 @@ class Pfc(t.NamedTuple):
     delay: int
     raw: bytes
 
+    @property
+    def frames(self) -> tuple[int, int]:
+        """The pause frames that were sent and received, of all priorities."""
+        fields = PFC.unpack(self.raw)
+        return sum(fields[4:12]), sum(fields[12:20])
+
     def with_values(self, enabled: t.Sequence[int], delay: int) -> bytes:
         fields = list(PFC.unpack(self.raw))
         fields[1], fields[3] = sum(bit << priority for priority, bit in enumerate(enabled)), delay

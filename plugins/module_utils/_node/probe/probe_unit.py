@@ -21,8 +21,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics import port_counters
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, prober
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters
 
 UNIT = "railyard-probe-%s.scope"
 _START_UNIT = (
@@ -155,7 +155,7 @@ def collect(options: Options, system: System) -> Row:
         if result:
             own.end(system)
             names = options["counters"]
-            found = {"counters": counters.look(system, names["netdevs"], names["devices"])} if names else {}
+            found = {"counters": port_counters.look(system, names["netdevs"], names["devices"])} if names else {}
             return {**result, **found}
         if not own.is_running(system):
             break

@@ -224,7 +224,7 @@ class LivePort:
     # -- changes ---------------------------------------------------------------------------------------------------
 
     def changes(self, spec: QosSpec, host_dcbx: bool) -> list[Change]:
-        """In an order in which the driver accepts each step: buffers before the priorities that use them."""
+        """In an order in which the driver accepts each step: a lossless priority always has a buffer with headroom."""
         found: list[Change] = []
         if host_dcbx and self.firmware_dcbx:
             # CEE and IEEE stay; only the negotiating side changes
@@ -239,7 +239,11 @@ class LivePort:
                 pause = ethtool.Pause(self.pause.autoneg, spec.global_pause, spec.global_pause)
                 act = self._do("global_pause", lambda: self._tools.set_pause(self.netdev, pause))
                 found.append(self._change("global_pause", before, spec.global_pause, act))
-        return found + self._buffer(spec) + self._ets(spec) + self._pfc(spec) + self._trust(spec) + self._ecn(spec)
+        pfc = self._pfc(spec)
+        if pfc and pfc[-1].attribute == "pfc" and all(new <= old for old, new in zip(pfc[-1].before, pfc[-1].after)):
+            found.append(pfc.pop())  # a buffer may lose its headroom only after its priorities are not paused any more
+        found += self._buffer(spec) + self._ets(spec) + pfc
+        return found + self._trust(spec) + self._ecn(spec)
 
     @property
     def _sock(self) -> DcbSocket:

@@ -20,7 +20,10 @@ EIGHT = 8
 Options = t.Mapping[str, t.Any]
 
 INTS_SPEC = {"type": "list", "elements": "int"}
+# The transport profiles, and whether they pause RoCE's priority.
+PROFILES = {"roce-lossless": True, "roce-lossy": False, "multipath": False}
 QOS_SPEC = {
+    "profile": {"type": "str", "choices": list(PROFILES)},
     "priority": {"type": "int"},
     "dscp": {"type": "int"},
     "trust": {"type": "str", "choices": ["dscp", "pcp"]},
@@ -99,6 +102,7 @@ class QosSpec(t.NamedTuple):
     rdma_cm_tos: int | None
     roce_mode: str | None
     global_pause: bool | None
+    profile: str | None
 
 
 def ports(options: Options) -> list[PortReference]:
@@ -160,6 +164,7 @@ def qos_of(options: Options) -> QosSpec:
         _within(qos.get("rdma_cm_tos"), 255, "qos.rdma_cm_tos", errors),
         qos.get("roce_mode"),
         qos.get("global_pause"),
+        qos.get("profile"),
     )
     raise_all(errors)
     raise_all([RailyardError(message, "qos." + key, remedy) for key, message, remedy in contradictions(found)])
@@ -216,6 +221,13 @@ def _lossless(spec: QosSpec) -> list[tuple[str, str, str]]:
     """PFC, ECN and buffers."""
     found = []
     pfc, ecn = spec.pfc or (), spec.ecn
+    if spec.profile is not None and spec.pfc is not None and any(pfc) != PROFILES[spec.profile]:
+        message = "the profile %s %s, but pfc selects %s" % (
+            spec.profile,
+            "has PFC" if PROFILES[spec.profile] else "has no PFC",
+            ", ".join(str(priority) for priority, on in enumerate(pfc) if on) or "no priority",
+        )
+        found.append(("pfc", message, "use the values that the plan derives, or another profile"))
     if spec.priority is not None:
         if any(pfc) and not pfc[spec.priority]:
             message = "priority %d of RoCE is not paused" % spec.priority

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import plan_view
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 
 from . import schema, webhooks
 from .documents import REGISTRY, document
@@ -414,6 +415,51 @@ def test_no_setting_fixes_a_gid_index(attachment: str) -> None:
     text = json.dumps(list(object_components.objects(document("network-operator", attachment, "prefix"), REGISTRY)))
     text += json.dumps(dict(object_components.node_files(document("network-operator", attachment, "prefix"))))
     assert "GID_INDEX" not in text
+
+
+_PAUSES = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: macvlan, provider: %s, mtu: 4200}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253%s}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+profiles: {hgx: {ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}}
+nodes: {"ai-[1:2]": {profile: hgx, address: "10.1.16.[1:2]"}}
+qos: {%s}
+"""
+
+
+@pytest.mark.parametrize(
+    "provider", ["spiderpool", "network-operator, pods_per_node: 8", "agent, slots: {all_rails: 2}"]
+)
+@pytest.mark.parametrize(
+    ("of_rail", "qos", "names"),
+    [
+        ("", "profile: roce-lossy", ["RailPauseFrames"]),
+        (", qos: {profile: multipath}", "profile: roce-lossless", ["RailPauseStorm", "RailPauseFrames"]),
+        ("", "profile: roce-lossless", ["RailPauseStorm"]),
+        ("", "pfc: []", ["RailPauseStorm"]),
+    ],
+)
+def test_each_pause_frame_is_an_alert_where_the_profile_has_no_pfc(
+    provider: str, of_rail: str, qos: str, names: list[str]
+) -> None:
+    outcome = lint((_PAUSES % (provider, of_rail, qos)).encode())
+    assert outcome.plan is not None, [each.text() for each in outcome.findings]
+    rendered = object_components.objects(outcome.plan.document(), REGISTRY)
+    (rules,) = [each for each in rendered if each["kind"] == "PrometheusRule"]
+    pauses = {each["alert"]: each["expr"] for each in rules["spec"]["groups"][0]["rules"] if "Pause" in each["alert"]}
+    assert list(pauses) == names
+    for name, expression in pauses.items():
+        assert expression.endswith(" > 0" if name == "RailPauseFrames" else " > 1000")
+        if "network-operator" in provider:
+            # all priorities, because none may be paused
+            priorities = {int(each) for each in re.findall(r"prio(\d)_pause", expression)}
+            assert priorities == (set(range(8)) if name == "RailPauseFrames" else {3})
+    if of_rail:
+        first, second = ('rail=~"gpu01"', 'rail=~"gpu02"') if "agent" in provider else ("nic1", "nic2")
+        assert first in pauses["RailPauseFrames"] and second not in pauses["RailPauseFrames"]
+        assert second in pauses["RailPauseStorm"] and first not in pauses["RailPauseStorm"]
 
 
 @pytest.mark.parametrize("provider", ["spiderpool", "network-operator"])

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import LOSSY
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
 
 GROUP = "configuration.net.nvidia.com"
@@ -56,13 +57,18 @@ def _enabled(section: Value | None) -> bool:
 
 def _qos(qos: Value | None, facts: Facts) -> None:
     """Read priority and DSCP of RoCE. The first template is used; different values of others stay unread."""
-    facts.qos.setdefault("priority", 3)
     pfc = object_shape.entry(qos, "pfc")
-    lossless = [at for at, word in enumerate(object_shape.peek(pfc).split(",")) if word.strip() == "1"]
-    if lossless and "pfc" not in facts.qos:
-        facts.qos.update({"priority": lossless[0], "pfc": lossless})
-    if lossless == facts.qos.get("pfc"):
+    bits = [word.strip() for word in object_shape.peek(pfc).split(",")]
+    lossless = [at for at, word in enumerate(bits) if word == "1"]
+    if bits == ["0"] * 8 and "priority" not in facts.qos:
+        facts.qos["profile"] = LOSSY
         use(pfc)
+    elif "profile" not in facts.qos:
+        facts.qos.setdefault("priority", 3)
+        if lossless and "pfc" not in facts.qos:
+            facts.qos.update({"priority": lossless[0], "pfc": lossless})
+        if lossless == facts.qos.get("pfc"):
+            use(pfc)
     _take(object_shape.entry(qos, "trust"), facts.qos, "trust", lambda text: text if text in ("dscp", "pcp") else None)
     # the type of service consists of the DSCP and two bits of congestion notification
     _take(object_shape.entry(qos, "tos"), facts.qos, "dscp", _dscp)

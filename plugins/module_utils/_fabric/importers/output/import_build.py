@@ -92,9 +92,9 @@ class Builder:
             if section:
                 out.data["names"] = section
         if self._facts.qos and not self._infiniband:
-            keys = ("priority", "dscp", "cnp_priority", "trust", "pfc")
+            keys = ("profile", "priority", "dscp", "cnp_priority", "trust", "pfc")
             qos = {key: self._facts.qos[key] for key in keys if key in self._facts.qos}
-            if qos.get("pfc") == [qos["priority"]]:
+            if qos.get("pfc") == [qos.get("priority")]:
                 del qos["pfc"]
             out.data["qos"] = qos
             if self._found.has(import_rules.QOS):

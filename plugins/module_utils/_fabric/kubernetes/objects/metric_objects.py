@@ -23,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import EIGHT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import without_pfc
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     compute_ports,
     each_netdev,
@@ -252,6 +254,11 @@ _ALERTS = {
         "A receiver cannot drain its buffers: look for a slow PCIe link, a stuck process, "
         "or a switch port without a PFC watchdog.",
     ),
+    "RailPauseFrames": _Alert(
+        "warning",
+        "5m",
+        "The profile of this rail has no PFC: look for PFC or global pause on this port and on its switch port.",
+    ),
     "RailOutOfSequence": _Alert(
         "warning",
         "10m",
@@ -300,14 +307,15 @@ def _alert(name: str, expression: str, summary: str) -> Object:
 def _spiderpool(view: View) -> list[Object]:
     """Return alerts on counters of the rails' netdevs. All names end in _total: the agent exports everything as
     counters."""
-    rails = _netdevs(view, view.rails)
-    if not rails:
+    if not _netdevs(view, view.rails):
         return []
-    match = '{is_root="true",net_dev_name=~"%s"}' % "|".join(rails)
-    flap = "changes(rdma_vport_speed_mbps_total%s[15m]) > 3" % match
+
+    def match(rails: t.Container[str]) -> str:
+        return '{is_root="true",net_dev_name=~"%s"}' % "|".join(_netdevs(view, rails))
+
+    flap = "changes(rdma_vport_speed_mbps_total%s[15m]) > 3" % match(view.rails)
     where = "{{ $labels.net_dev_name }} of {{ $labels.node_name }}"
-    alike = '{is_root="true",net_dev_name=~"%s"}' % "|".join(_netdevs(view, _compute_rails(view)))
-    return [*_rdma(match, alike), _alert("RailLinkFlap", flap, "The link of %s goes up and down" % where)]
+    return [*_rdma(view, match), _alert("RailLinkFlap", flap, "The link of %s goes up and down" % where)]
 
 
 def _agent(view: View) -> list[Object]:
@@ -317,12 +325,13 @@ def _agent(view: View) -> list[Object]:
     cordoned = "railyard_agent_rail_cordoned%s == 1" % fabric
     down = "railyard_agent_rail_healthy%s == 0 unless on (node, rail) %s" % (fabric, cordoned)
     failures = "sum by (node, reason) (increase(railyard_agent_attach_failures_total%s[10m])) > 0" % fabric
-    match, compute = '{is_root="true",fabric="%s"}' % view.name, _compute_rails(view)
-    alike = match
-    if len(compute) < len(view.rails):
-        alike = '{is_root="true",fabric="%s",rail=~"%s"}' % (view.name, "|".join(compute))
+
+    def match(rails: t.Collection[str]) -> str:
+        labels = 'is_root="true",fabric="%s"' % view.name
+        return "{%s%s}" % (labels, "" if len(rails) == len(view.rails) else ',rail=~"%s"' % "|".join(rails))
+
     return [
-        *_rdma(match, alike),
+        *_rdma(view, match),
         _alert(
             "RailAgentDown",
             'up{job="railyard-agent",fabric="%s"} == 0' % view.name,
@@ -343,14 +352,16 @@ def _agent(view: View) -> list[Object]:
     ]
 
 
-def _rdma(match: str, alike: str) -> list[Object]:
+def _rdma(view: View, match: t.Callable[[t.Collection[str]], str]) -> list[Object]:
     """Return alerts on the RDMA counters of the rail ports.
 
-    :param match: the labels that select all rail ports.
-    :param alike: the labels that select the ports of compute rails, which jobs use evenly.
+    :param match: rails -> the labels that select their ports.
     """
+    every, lossy = list(view.rails), _lossy(view)
+    # jobs use the compute rails evenly
+    alike = match(_compute_rails(view))
 
-    def rate(*metrics: str, labels: str = match) -> str:
+    def rate(*metrics: str, labels: str = match(every)) -> str:
         each = ("sum by (node_name, net_dev_name) (rate(rdma_%s_total%s[5m]))" % (name, labels) for name in metrics)
         return "(%s)" % " + ".join(each)
 
@@ -360,12 +371,12 @@ def _rdma(match: str, alike: str) -> list[Object]:
     busy = "(%s > %d)" % (busiest, FLOOR_BYTES)
     congestion = "%s / (%s > 0) > %s" % (rate("np_cnp_sent"), rate("rx_vport_rdma_unicast_packets"), CNP_RATIO)
     where = "{{ $labels.net_dev_name }} of {{ $labels.node_name }}"
+    pauses = [
+        _alert(name, "%s > %d" % (rate("rx_pause", "tx_pause", labels=match(rails)), least), text % where)
+        for name, least, text, rails in _pauses(every, lossy)
+    ]
     return [
-        _alert(
-            "RailPauseStorm",
-            "%s > %d" % (rate("rx_pause", "tx_pause"), PAUSES),
-            "Pause frames without end on %s" % where,
-        ),
+        *pauses,
         _alert(
             "RailOutOfSequence",
             "%s > %d" % (rate("out_of_sequence", "packet_seq_err"), SEQUENCE_ERRORS),
@@ -389,15 +400,14 @@ def _node_exporter(view: View) -> list[Object]:
     rules = []
     ethernet = [rail for rail in view.rails if link_layer_of(view.fabric, view.rails[rail]) == ETHERNET]
     if ethernet:
-        of_rails = '{device=~"%s"}' % "|".join(_netdevs(view, ethernet))
-        each = (
-            "sum by (instance, device) (rate(node_ethtool_%s_prio%d_pause%s[5m]))" % (way, priority, of_rails)
-            for priority in _lossless(view)
-            for way in ("received", "transmitted")
-        )
-        rules.append(
-            _alert("RailPauseStorm", "(%s) > %d" % (" + ".join(each), PAUSES), "Pause frames without end on %s" % where)
-        )
+        for name, least, text, of_rails in _pauses(ethernet, _lossy(view)):
+            each = (
+                'sum by (instance, device) (rate(node_ethtool_%s_prio%d_pause{device=~"%s"}[5m]))'
+                % (way, priority, "|".join(_netdevs(view, of_rails)))
+                for priority in (_lossless(view) if least else EIGHT)
+                for way in ("received", "transmitted")
+            )
+            rules.append(_alert(name, "(%s) > %d" % (" + ".join(each), least), text % where))
     rules.append(
         _alert(
             "RailLinkFlap",
@@ -406,6 +416,21 @@ def _node_exporter(view: View) -> list[Object]:
         )
     )
     return rules
+
+
+def _pauses(rails: t.Sequence[str], lossy: t.Container[str]) -> list[tuple[str, int, str, list[str]]]:
+    """Return the alerts on pause frames: name, frames per second that are allowed, summary, and the rails."""
+    kinds = (
+        ("RailPauseStorm", PAUSES, "Pause frames without end on %s", [rail for rail in rails if rail not in lossy]),
+        ("RailPauseFrames", 0, "Pause frames on %s, which has no PFC", [rail for rail in rails if rail in lossy]),
+    )
+    return [kind for kind in kinds if kind[-1]]
+
+
+def _lossy(view: View) -> set[str]:
+    """Return the rails whose transport profile has no PFC."""
+    settings = ((network.rail, qos_of(view.fabric, network.sample)) for network in view.networks)
+    return {rail for rail, qos in settings if without_pfc(qos)}
 
 
 def _lossless(view: View) -> list[int]:

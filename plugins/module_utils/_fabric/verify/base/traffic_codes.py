@@ -49,6 +49,20 @@ TRAFFIC_CODES = (
         degraded=True,
     ),
     _manual(
+        *("RV426", "planes-crosswise", "cabling", "planes of a rail are connected to the leaves of each other"),
+        cause="the cables of the planes are swapped, at the node or at the leaves",
+        remedy="swap the cables of these planes",
+        after=(),
+        degraded=True,
+    ),
+    _manual(
+        *("RV427", "plane-on-other-leaf", "cabling", "a plane is connected to another leaf"),
+        cause="its cable is plugged into another leaf than planned, or than those of its neighbours",
+        remedy="plug it into the planned leaf, or correct the plan",
+        after=(),
+        degraded=True,
+    ),
+    _manual(
         *("RV801", "no-reply", "reach", "no reply to echo requests"),
         cause="the two ports are not in the same network: VLAN, leaf port, or a cable in another leaf",
         remedy="check to which leaf ports the two are connected, and their VLANs",
@@ -131,6 +145,16 @@ TRAFFIC_CODES = (
         *("RV861", "error-counters-increased", "rdma", "error counters increased during the run"),
         cause="a bad cable or transceiver, or a queue that overflows",
         remedy="check the counters of the port and of the leaf",
+    ),
+    _manual(
+        *(
+            "RV865",
+            "pause-frames-without-pfc",
+            "rdma",
+            "a port sent or received pause frames, and its profile has no PFC",
+        ),
+        cause="PFC or global pause is on at one end of the cable",
+        remedy="switch it off on the leaf port; drift.yml reports PFC of the node",
     ),
     _manual(
         *("RV870", "rail-not-proven", "rdma", "no traffic proved the rail"),

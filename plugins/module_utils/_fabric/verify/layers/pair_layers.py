@@ -10,10 +10,12 @@ import statistics
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import without_pfc
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     functions,
     leaf_of,
     link_layer_of,
+    qos_of,
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
@@ -423,16 +425,25 @@ def counters(run: Run) -> list[Row]:
 
 
 def _counters(run: Run) -> None:
-    """Report counters of errors that increased on rails without a failure."""
+    """Report counters of errors that increased on rails without a failure, and pause frames where PFC is off."""
     increased: dict[Pair, list[Row]] = {}
+    pauses: dict[Pair, list[Row]] = {}
     for row in counters(run):
         name = row["name"].lower()
+        if "pause" in name and without_pfc(qos_of(run.fabric, run.port(row["node"], row["rail"]))):
+            pauses.setdefault((row["node"], row["rail"]), []).append(row)
         if any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
             increased.setdefault((row["node"], row["rail"]), []).append(row)
     for (node, rail), rows in increased.items():
         if rail in run.rails and not run.failed(node, rail):
-            found = ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
-            run.warn("RV861", node, rail, "error counters", expected="no change", found=found)
+            run.warn("RV861", node, rail, "error counters", expected="no change", found=_increases(rows))
+    for (node, rail), rows in pauses.items():
+        if rail in run.rails:
+            run.warn("RV865", node, rail, "pause frames", expected="none", found=_increases(rows))
+
+
+def _increases(rows: t.Iterable[Row]) -> str:
+    return ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
 
 
 def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:

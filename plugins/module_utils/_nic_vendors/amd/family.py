@@ -1,0 +1,55 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Facts about Pensando NICs with the drivers ionic and ionic_rdma: Pollara 400. Pure data."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
+    COUNTERS,
+    DRIVER,
+    ECN,
+    FIRMWARE,
+    MANAGED,
+    QOS,
+    RDMA,
+    READ_ONLY,
+    SIMULATED,
+    SRIOV,
+    TRAFFIC_CLASS,
+    UNKNOWN,
+    UNTESTED,
+    NicFamily,
+    QosDefaults,
+    Support,
+)
+
+IONIC = NicFamily(
+    name="ionic",
+    title="AMD Pensando (Pollara 400)",
+    pci_vendor="1dd8",
+    drivers=("ionic",),
+    rdma_name="ionic_N",
+    rdma_ports=1,
+    tool="nicctl",
+    has_dcb=False,
+    has_dmabuf=True,
+    # Operators choose other marks too: OCI's script marks RoCE with DSCP 10 on priority 0.
+    qos_defaults=QosDefaults(
+        3, 24, 6, 46, "AMD Pensando Pollara benchmarking guide UG1813, as quoted by public set-up notes (2026-11-29)"
+    ),
+    layers={
+        DRIVER: Support(READ_ONLY, SIMULATED, "name and version of ionic; AMD's packages are not installed"),
+        FIRMWARE: Support(READ_ONLY, SIMULATED, "version by ethtool; firmware and profiles are set with nicctl"),
+        SRIOV: Support(MANAGED, SIMULATED, "the kernel's interfaces"),
+        RDMA: Support(MANAGED, SIMULATED, "RDMA netlink"),
+        QOS: Support(UNKNOWN, UNTESTED, "the kernel's driver has no DCB; nicctl update qos sets it"),
+        ECN: Support(UNKNOWN, UNTESTED, "the kernel's driver has no files for it; nicctl update dcqcn sets it"),
+        TRAFFIC_CLASS: Support(UNKNOWN, UNTESTED, "no file of the driver; applications set it (NCCL_IB_TC)"),
+        COUNTERS: Support(READ_ONLY, SIMULATED, "hw_counters, and frames_rx_pri_N of ethtool"),
+    },
+    sources=(
+        "Linux, drivers/infiniband/hw/ionic and drivers/net/ethernet/pensando/ionic (2026-11-29)",
+        "ROCm/rccl-tests, collector.cc: names of counters of ionic and bnxt_re (2026-11-29)",
+    ),
+)

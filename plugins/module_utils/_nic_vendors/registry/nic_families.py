@@ -1,0 +1,23 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""All families of NICs, by the value of ``nic`` in profiles. Pure data."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.amd.family import IONIC
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.broadcom.family import BNXT_RE
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.intel.family import HABANALABS, IRDMA
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
+    NicFamily,
+    QosDefaults,
+)
+
+FAMILIES: dict[str, NicFamily] = {family.name: family for family in (MLX5, BNXT_RE, IONIC, IRDMA, HABANALABS)}
+
+
+def qos_defaults(nic: str | None) -> QosDefaults | None:
+    """Return the QoS that the vendor of a family sets or recommends; None: unknown, also without a family."""
+    family = FAMILIES.get(nic or "")
+    return family.qos_defaults if family else None

@@ -1,0 +1,183 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rails of two planes: on a NIC that spreads its packets, imitated by a bond, and with a network for each plane."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
+from tests.integration.conftest import Node
+from tests.integration.faults import cable
+from tests.integration.layouts import CARRIERS, HEAD, NO_CARRIER, ONE, TWO, Layout, check_pods, prepared
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+PORTS = 6
+PLANES = (
+    HEAD
+    + """
+  routing: {cross_rail: false} # nothing routes between the networks
+units:
+  su1: {nodes: 2, leaf: "leaf-{n}-{p}", leaf_port: "Ethernet{i}"}
+rails:
+  gpu[01:02]:
+    planes: {count: 2, balancing: hardware}
+    subnet: "172.16.{n}.0/24"
+    gateway: none
+    pods: .1-.200
+    hosts: .201-.253
+  gpu03: {planes: 2, subnet: "172.17.{p}.0/24", gateway: none, pods: .1-.200, hosts: .201-.253}
+profiles:
+  guest:
+    soft_rdma: rxe
+    ports:
+      gpu01: {bond: {name: bond0, mode: 802.3ad, lacp_rate: fast, members: [%s, %s]}}
+      gpu02: {bond: {name: bond1, mode: 802.3ad, lacp_rate: fast, members: [%s, %s]}}
+      gpu03p1: %s
+      gpu03p2: %s
+nodes:
+  node-[1:2]: {profile: guest, unit: su1}
+"""
+    % tuple('{pci: "0000:%02x:00.0", netdev: enp%ds0}' % (each, each) for each in range(1, PORTS + 1))
+)
+AGGREGATES = " && ".join("grep -qx 2 /sys/class/net/bond%d/bonding/ad_num_ports" % each for each in range(2))
+ABOUT = {"plan": "", "railyard": "", "began": "", "seconds": 0}
+HEALTHY = "%s; %s" % (CARRIERS % PORTS, AGGREGATES)
+
+
+@pytest.fixture(scope="module")
+def planes(node: t.Callable[[str], Node], tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Layout]:
+    yield from prepared(node, tmp_path_factory.mktemp("planes"), "planes", PLANES, HEALTHY)
+
+
+def summary(verdict: verify_engine.Verdict) -> list[str]:
+    """Return the lines of a verdict, as verify prints them."""
+    return verify_output.lines(verdict, verify_engine.document(verdict, ABOUT))
+
+
+def repair(planes: Layout) -> None:
+    """Repair all cables, and wait until both planes of all rails have a link."""
+    cable("repair")
+    planes.settle()
+
+
+def test_rails_with_planes_are_prepared_and_proven(planes: Layout) -> None:
+    done = planes.play("hosts.yml", "--skip-tags", "agent")
+    assert done.returncode == 0 and "changed=0" in done.one_line, done.stdout[-4000:]
+    planes.settle()
+    for node in planes.nodes.values():
+        # one RDMA device and one address over both planes of a NIC, and one for each plane with its own network
+        devices = {row["ifname"]: row["netdev"] for row in node.json("rdma -j link")}
+        assert devices == {
+            **{"rxe_bond%d" % each: "bond%d" % each for each in range(2)},
+            **{"rxe_gpu03p%d" % each: "enp%ds0" % (each + 4) for each in (1, 2)},
+        }
+    assert planes.failures(DRIFT) == []
+    assert planes.failures() == []
+
+
+def test_a_lost_plane_is_named_and_the_rail_carries_on(planes: Layout) -> None:
+    """Of a NIC that spreads its packets, the other plane carries all traffic; a plane with its own network is down."""
+    planes.settle()
+    for port, name in (("node-1:1", "enp1s0"), ("node-1:6", "enp6s0")):
+        cable("cut", port)
+        planes.nodes[ONE].until(NO_CARRIER % name)
+    try:
+        verdict = planes.faults.judge()
+    finally:
+        repair(planes)
+    found = {(each.code, each.node, each.rail): each.line() for each in verdict.run.failures}
+    assert set(found) == {("RV422", ONE, "gpu01"), ("RV402", ONE, "gpu03p2")}, list(found.values())
+    assert "plane 1" in found["RV422", ONE, "gpu01"] and "enp1s0" in found["RV422", ONE, "gpu01"]
+    assert "leaf-1-1" in found["RV422", ONE, "gpu01"]
+    rows = [{"node": ONE, "rail": "gpu01", "planes": 2, "lost": [1], "proven": True}]
+    assert verify_engine.degraded_rails(verdict) == rows
+    carries = "node-1 gpu01 carries traffic on 1 of 2 planes, without plane 1, at 50 % of its speed"
+    assert carries in summary(verdict), summary(verdict)
+    assert planes.failures() == []
+
+
+def test_different_planes_of_two_nodes_are_lost(planes: Layout) -> None:
+    """Node 1 has only plane 1 of the rail, and node 2 only plane 2: traffic crosses from one plane to the other."""
+    planes.settle()
+    for port, node, name in (("node-1:2", ONE, "enp2s0"), ("node-2:1", TWO, "enp1s0")):
+        cable("cut", port)
+        planes.nodes[node].until(NO_CARRIER % name)
+    try:
+        verdict = planes.faults.judge()
+    finally:
+        repair(planes)
+    assert {(each.code, each.node, each.rail) for each in verdict.run.failures} == {
+        ("RV422", ONE, "gpu01"),
+        ("RV422", TWO, "gpu01"),
+    }, summary(verdict)
+    assert [line for line in summary(verdict) if "carries traffic on 1 of 2 planes" in line] == [
+        "node-1 gpu01 carries traffic on 1 of 2 planes, without plane 2, at 50 % of its speed",
+        "node-2 gpu01 carries traffic on 1 of 2 planes, without plane 1, at 50 % of its speed",
+    ]
+    assert planes.failures() == []
+
+
+def test_a_rail_without_any_plane_is_down(planes: Layout) -> None:
+    planes.settle()
+    for number in (3, 4):
+        cable("cut", "node-2:%d" % number)
+        planes.nodes[TWO].until(NO_CARRIER % ("enp%ds0" % number))
+    try:
+        verdict = planes.faults.judge()
+    finally:
+        repair(planes)
+    assert {(each.node, each.rail) for each in verdict.run.failures} == {(TWO, "gpu02")}
+    assert {"RV402", "RV407"} & {each.code for each in verdict.run.failures}
+    assert verify_engine.degraded_rails(verdict) == []
+    assert planes.failures() == []
+
+
+def test_planes_on_the_leaves_of_each_other_are_named(planes: Layout) -> None:
+    """Traffic does not show it, because the leaves of both planes forward it. LLDP does."""
+    planes.settle()
+    spoken = ["node-1:1", "node-1:2"]
+    cable("swap", *spoken)
+    for port in spoken:
+        cable("lldp", port, "on")
+    planes.faults.listen = 10.0
+    try:
+        planes.settle()
+        verdict = planes.faults.judge()
+    finally:
+        planes.faults.listen = 0.0
+        for port in spoken:
+            cable("lldp", port, "off")
+        repair(planes)
+    lines = [each.line() for each in verdict.run.failures]
+    assert [(each.code, each.node, each.rail) for each in verdict.run.failures] == [("RV426", ONE, "gpu01")], lines
+    assert "plane 1 (enp1s0) on leaf-1-2" in lines[0] and "plane 2 (enp2s0) on leaf-1-1" in lines[0]
+    assert planes.failures() == []
+
+
+def test_networks_of_planes_that_are_swapped_are_named(planes: Layout) -> None:
+    planes.settle()
+    cable("swap", "node-2:5", "node-2:6")
+    try:
+        verdict = planes.faults.judge()
+    finally:
+        repair(planes)
+    assert {each.rail for each in verdict.run.failures} == {"gpu03p1", "gpu03p2"}
+    assert {each.code for each in verdict.run.failures} <= {"RV701", "RV801", "RV803"}, [
+        each.line() for each in verdict.run.failures
+    ]
+    assert planes.failures() == []
+
+
+def test_pods_are_on_rails_with_planes(planes: Layout) -> None:
+    check_pods(planes)
+
+
+def test_a_reboot_restores_rails_with_planes(planes: Layout) -> None:
+    planes.reboot()
+    assert planes.failures(DRIFT) == []
+    assert planes.failures() == []
