@@ -100,6 +100,12 @@ class QosSpec(t.NamedTuple):
     roce_mode: str | None
     global_pause: bool | None
 
+    @property
+    def uses_dcb(self) -> bool:
+        """Whether a setting needs DCB of the driver."""
+        settings = (self.trust, self.pfc, self.ets, self.prio_buffer, self.buffer_size, self.cable_len)
+        return bool(self.dscp2prio) or any(each is not None for each in settings)
+
 
 def ports(options: Options) -> list[PortReference]:
     """The option ``ports``. Raises all errors at once."""
