@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
     least_size,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import qos_defaults
 
 _FABRIC = "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov, vfs: {%s}}\n"
 
@@ -68,7 +69,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 def _section(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail], report: Report) -> None:
     """Check the QoS of these rails."""
-    _priorities(qos, report)
+    _priorities(qos, variants, report)
     _pfc(qos, report)
     if qos.trust == "pcp":
         _tags(fabric, variants, qos, rails, report)
@@ -139,7 +140,7 @@ ONE_DSCP = rule(
 )
 
 
-def _priorities(qos: Qos, report: Report) -> None:
+def _priorities(qos: Qos, variants: Variants, report: Report) -> None:
     """Report DSCP values and priorities with which RoCE and CNPs are not separated."""
     if not _read(qos, report, "priority", "dscp", "cnp_priority", "cnp_dscp"):
         return
@@ -154,7 +155,7 @@ def _priorities(qos: Qos, report: Report) -> None:
         _pausable(qos, qos.where("cnp_priority", "cnp_dscp", "pfc"), "lossless", report)
     if qos.trust == "dscp":
         for kind in ("",) if shared else ("", "cnp_"):
-            _mapped(qos, kind, report)
+            _mapped(qos, variants, kind, report)
 
 
 CNP_LOSSLESS = rule(
@@ -189,10 +190,11 @@ DEFAULT_MAP = rule(
 )
 
 
-def _mapped(qos: Qos, kind: str, report: Report) -> None:
+def _mapped(qos: Qos, variants: Variants, kind: str, report: Report) -> None:
     """Report a DSCP that devices map to another priority by default. ``kind``: the prefix of the keys."""
     dscp, priority = (qos.cnp_dscp, qos.cnp_priority) if kind else (qos.dscp, qos.priority)
-    if dscp >> 3 == priority:
+    recommended = (qos_defaults(variant.profile.nic) for variant in variants)
+    if dscp >> 3 == priority or (dscp, priority) in [each and each.mark(kind) for each in recommended]:
         return
     message = "devices map DSCP %d to priority %d by default, not to %d" % (dscp, dscp >> 3, priority)
     remedy = "set %spriority: %d, or give every switch the same table and suppress this finding" % (kind, dscp >> 3)
