@@ -359,6 +359,7 @@ def _profile(profile: Profile) -> Data:
         **_node_settings(profile, profile.soft_rdma, profile.nic),
         **profile.expected,
         gpus=gpus,
+        gpu_vendor=profile.gpu_vendor,
         gpu_distance=gpu_distance,
         ports=_overrides(profile.ports, preset.ports) if preset else _ports(profile.ports),
         other_ports=_other_ports(profile),

@@ -41,6 +41,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     DISTANCES,
+    GPU_VENDORS,
     ROLES,
     Fabric,
     Group,
@@ -88,6 +89,7 @@ def read_profile(fabric: Fabric, name: str, parent: Section, report: Report) -> 
     profile.preset = read_preset(fabric, section, path, report)
     _read_settings(profile, section, report)
     profile.gpus = _gpus(section, report)
+    profile.gpu_vendor = section.choice("gpu_vendor", GPU_VENDORS)
     profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
     profile.expected = expected(section)
     if profile.preset:

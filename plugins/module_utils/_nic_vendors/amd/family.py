@@ -46,7 +46,7 @@ IONIC = NicFamily(
         QOS: Support(UNKNOWN, UNTESTED, "the kernel's driver has no DCB; nicctl update qos sets it"),
         ECN: Support(UNKNOWN, UNTESTED, "the kernel's driver has no files for it; nicctl update dcqcn sets it"),
         TRAFFIC_CLASS: Support(UNKNOWN, UNTESTED, "no file of the driver; applications set it (NCCL_IB_TC)"),
-        COUNTERS: Support(READ_ONLY, SIMULATED, "hw_counters, and frames_rx_pri_N of ethtool"),
+        COUNTERS: Support(READ_ONLY, SIMULATED, "hw_counters, and frames_rx_pripause of ethtool"),
     },
     sources=(
         "Linux, drivers/infiniband/hw/ionic and drivers/net/ethernet/pensando/ionic (2026-11-29)",

@@ -43,6 +43,10 @@ class QosDefaults(t.NamedTuple):
     cnp_dscp: int | None
     source: str
 
+    def mark(self, kind: str) -> tuple[int | None, int | None]:
+        """Return DSCP and priority of RoCE or, with ``kind`` ``cnp_``, of CNPs."""
+        return (self.cnp_dscp, self.cnp_priority) if kind else (self.dscp, self.priority)
+
 
 class Support(t.NamedTuple):
     """How far a layer is supported. ``note``: the interface, or why no interface is used."""
