@@ -366,7 +366,7 @@ def test_networkd_reloads_and_is_waited_for(tmp_path: Path) -> None:
     commands = Commands()
     system = node(tmp_path, commands=commands)
     reported(system, 2, "/etc/systemd/network/05-railyard-gpu01.network")
-    files.Networkd(system).load(kept(FOUR), [], 1)
+    files.Networkd(system).load(kept(FOUR), [], (), 1)
     assert commands.ran == ["networkctl reload"]
 
 
@@ -374,11 +374,11 @@ def test_networkd_never_completes_ipv6_without_a_carrier(tmp_path: Path) -> None
     system = node(tmp_path)
     reported(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "configuring")
     system.write_file("/sys/class/net/enp11s0/carrier", "0\n")
-    files.Networkd(system).load(kept(BOTH), [], 0.1)
+    files.Networkd(system).load(kept(BOTH), [], (), 0.1)
     for option, carrier in ((BOTH, "1"), (FOUR, "0")):
         system.write_file("/sys/class/net/enp11s0/carrier", carrier)
         with pytest.raises(RailyardError, match="reports enp11s0 as 'configuring'"):
-            files.Networkd(system).load(kept(option), [], 0.1)
+            files.Networkd(system).load(kept(option), [], (), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_networkd_that_applies_other_values_is_an_error(tmp_path: Path, path: st
     system = node(tmp_path)
     reported(system, 2, path, phase)
     with pytest.raises(RailyardError) as error:
-        files.Networkd(system).load(kept(FOUR), [], 0.1)
+        files.Networkd(system).load(kept(FOUR), [], (), 0.1)
     assert message in error.value.message
     assert error.value.place == "/etc/systemd/network/05-railyard-gpu01.network"
 
@@ -408,10 +408,10 @@ def test_a_state_from_before_the_reload_is_not_used(tmp_path: Path, monkeypatch:
         # newer than the file, as if the kernel reported an address to systemd-networkd in between
         os.utime(system.path("/run/systemd/netif/links/2"), ns=(0, time.time_ns() - 10**9))
         if not changed:
-            files.Networkd(system).load(kept(FOUR), changed, 0.1)
+            files.Networkd(system).load(kept(FOUR), changed, (), 0.1)
             continue
         with pytest.raises(RailyardError, match="reports enp11s0 as 'failed'"):
-            files.Networkd(system).load(kept(FOUR), changed, 0.1)
+            files.Networkd(system).load(kept(FOUR), changed, (), 0.1)
 
 
 def test_a_failed_link_of_networkd_is_reconfigured_once(tmp_path: Path) -> None:
@@ -426,7 +426,7 @@ def test_a_failed_link_of_networkd_is_reconfigured_once(tmp_path: Path) -> None:
 
     system = System(str(tmp_path), answer)
     reported(system, 2, path, "failed")
-    files.Networkd(system).load(kept(FOUR), [], 0.1)
+    files.Networkd(system).load(kept(FOUR), [], (), 0.1)
     assert ran == ["networkctl reload", "networkctl reconfigure enp11s0"]
 
 
@@ -439,20 +439,20 @@ def test_a_link_that_failed_twice_in_networkd_is_an_error(tmp_path: Path, monkey
     system = node(tmp_path, commands=commands)
     reported(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "failed")
     with pytest.raises(RailyardError) as error:
-        files.Networkd(system).load(kept(FOUR), [], 0.1)
+        files.Networkd(system).load(kept(FOUR), [], (), 0.1)
     assert error.value.message == "systemd-networkd reports enp11s0 as 'failed' (Could not set address: No buffer)"
     assert commands.ran[:2] == ["networkctl reload", "networkctl reconfigure enp11s0"]
 
 
 def test_a_link_that_gets_its_name_later_is_not_waited_for(tmp_path: Path) -> None:
-    files.Networkd(node(tmp_path)).load([each._replace(ifindex=None) for each in kept(FOUR)], [], 0.1)
+    files.Networkd(node(tmp_path)).load([each._replace(ifindex=None) for each in kept(FOUR)], [], (), 0.1)
 
 
 def test_netplan_is_generated_and_never_applied(tmp_path: Path) -> None:
     commands = Commands()
     system = node(tmp_path, commands=commands)
     reported(system, 2, "/run/systemd/network/10-netplan-enp11s0.network")
-    files.Netplan(system).load(kept(FOUR), [], 1)
+    files.Netplan(system).load(kept(FOUR), [], (), 1)
     assert commands.ran == ["netplan generate", "networkctl reload"]
 
 
@@ -498,7 +498,7 @@ def test_netplan_waits_for_the_links_whose_files_or_drop_ins_changed(
     waited: list[list[str]] = []
     monkeypatch.setattr(networkd_reload, "reload", lambda _system, _wanted, changed, _timeout: waited.append(changed))
     for changed in ([], [files.NETPLAN_FILE], [netplan_output.drop_in_path("enp11s0")]):
-        files.Netplan(system).load(kept(FOUR), changed, 1)
+        files.Netplan(system).load(kept(FOUR), changed, (), 1)
     # the first run adds the file; the second has another rail's in the file of all rails
     assert waited == [[path], [], [path]]
 
@@ -516,7 +516,7 @@ def test_only_the_drop_ins_of_netplan_have_their_own_directory(tmp_path: Path) -
 )
 def test_networkmanager_activates_or_reapplies(tmp_path: Path, current: str, command: str) -> None:
     commands = Commands(nmcli=CommandResult(0, current + "\n", ""))
-    files.NetworkManager(node(tmp_path, commands=commands)).load(kept(FOUR), [], 30)
+    files.NetworkManager(node(tmp_path, commands=commands)).load(kept(FOUR), [], (), 30)
     assert commands.ran == [
         "nmcli connection reload",
         "nmcli -g GENERAL.CONNECTION device show enp11s0",

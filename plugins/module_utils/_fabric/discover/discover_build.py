@@ -161,7 +161,7 @@ class Builder:
         planes = Counter(rail.base for rail in self.rails)
         bases = list(dict.fromkeys(rail.base for rail in self.rails))
         for number, named in enumerate(self.rails, 1):
-            rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1, named.plane)
+            rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1, named.plane or 1)
             rail.planes = planes[named.base]
             self._kind(rail, named)
             rail.mode = addresses.modes.get(named.name)
