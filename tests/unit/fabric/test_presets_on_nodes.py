@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.catalog import PRESETS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
 from tests.unit.fabric import live_nodes, verify_nodes
 
 Row = t.Dict[str, t.Any]
@@ -99,6 +100,17 @@ def test_a_missing_nic_is_reported_for_its_rail_only() -> None:
     made = world("dgx-h100")
     moved(made, "nics", "0000:40:00.0", None)
     assert found(made) == [("RV201", NODE, "no PCI function 0000:40:00.0")]
+
+
+def test_both_functions_of_a_nic_with_planes_are_compared() -> None:
+    """Each is the function of a plane, and the rail of both is the same."""
+    preset = PRESETS["oci-bm.gpu.gb300.4"]
+    functions = {port.pci: "15b3" for port in preset.ports if not port.pci.startswith("0002:03")}
+    rails = ["gpu01", "gpu01", "gpu02", "gpu02", "gpu03", "gpu03", "gpu04", "gpu04"]
+    assert differences(preset, rails, functions, []).ports == [
+        "gpu02: no NIC at 0002:03:00.0",
+        "gpu02: no NIC at 0002:03:00.1",
+    ]
 
 
 def test_other_ports_are_warnings() -> None:

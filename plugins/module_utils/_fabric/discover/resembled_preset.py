@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import Model
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_preset import preset_profile
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_preset import divided, preset_profile
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
     OtherPort,
@@ -32,55 +32,58 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
 
     The profile is unchanged if it resembles none, or if the preset cannot express it.
     """
-    rails = [rail.name for rail in fabric.compute_rails]
-    observed = [_address(profile.ports.get(rail)) for rail in rails]
+    rails = fabric.compute_rails
+    places = [place for rail in rails for place in _places(rail.name, profile.ports.get(rail.name))]
     functions: dict[str, str | None] = {nic.pci: nic.model.partition(":")[0] for nic in model.nics.values()}
-    layers = {fabric.link_layer_on(rail) for rail in fabric.compute_rails}
+    layers = {fabric.link_layer_on(rail) for rail in rails}
     candidates = [preset for preset in ALL if preset.link_layer is None or {preset.link_layer} == layers]
-    found = _most_alike(candidates, observed, functions, profile)
+    found = _most_alike(candidates, [pci for _rail, pci in places], functions, profile)
     if found is None:
         return profile
     preset, same = found
     name = preset.names[0]
-    gpus = [pci for pci in (profile.gpus or {}).values() if pci]
-    apart = differences(preset, rails, functions, gpus).all if len(rails) == len(preset.ports) else []
-    apart += _served(preset, rails, profile)
     about = "%s (%s)" % (" or ".join(preset.names), preset.document.title)
     nodes = [node.name for node in model.nodes]
-    if len(rails) != len(preset.ports) or 4 * same < _ALIKE * len(rails) or not _expressible(fabric, profile, name):
+    fits = bool(divided(preset, rails)) and len(places) == len(preset.ports) and 4 * same >= _ALIKE * len(places)
+    if not fits or not _expressible(fabric, profile, name):
         message = "it resembles the preset %s, but the ports are on other rails or have other GPUs" % about
-        remedy = "compare the rails with the preset: validate.yml -e show_presets=%s" % name
+        remedy = "compare the rails with the preset: playbooks/validate.yml -e show_presets=%s" % name
         findings.add("DS322", ("profiles", profile.name), message, remedy, nodes)
         return profile
+    gpus = [pci for pci in (profile.gpus or {}).values() if pci]
+    apart = differences(preset, [rail for rail, _pci in places], functions, gpus).all
+    apart += _served(preset, places, profile)
+    place = ("profiles", profile.name, "preset")
     if apart:
         message = "it differs from the preset %s: %s" % (about, "; ".join(apart))
         remedy = "check whether cards are missing or in other slots; the keys below override the preset"
-        findings.add("DS321", ("profiles", profile.name, "preset"), message, remedy, nodes)
+        findings.add("DS321", place, message, remedy, nodes)
     else:
         message = "all ports are those of the preset %s" % about
-        findings.add(
-            "DS320", ("profiles", profile.name, "preset"), message, "check that it is this server model", nodes
-        )
-    return _overriding(profile, preset_profile(fabric, name, ("profiles", profile.name, "preset")))
+        findings.add("DS320", place, message, "check that it is this server model", nodes)
+    return _overriding(profile, preset_profile(fabric, name, place))
 
 
-def _served(preset: Preset, rails: t.Sequence[str], profile: Profile) -> list[str]:
+def _places(rail: str, port: Port | None) -> list[tuple[str, str | None]]:
+    """Return the rail and PCI address of each function of a port; None for a port with a bond or VLAN."""
+    if port is None or port.bond or port.vlan:
+        return [(rail, None)]
+    return [(rail, function.pci) for function in port.functions]
+
+
+def _served(preset: Preset, places: t.Sequence[tuple[str, str | None]], profile: Profile) -> list[str]:
     """Return the ports that serve other GPUs than in the preset."""
-    pairs = [(profile.ports[rail], port) for rail, port in zip(rails, preset.ports) if rail in profile.ports]
-    return [
+    pairs = [(profile.ports[rail], port) for (rail, pci), port in zip(places, preset.ports) if pci == port.pci]
+    texts = [
         "%s serves GPU %s, preset %s" % (own.rail, _numbers(own.gpus), _numbers(port.gpus))
         for own, port in pairs
-        if port.gpus and own.pci == port.pci and own.gpus != port.gpus
+        if port.gpus and own.gpus != port.gpus
     ]
+    return list(dict.fromkeys(texts))
 
 
 def _numbers(gpus: t.Sequence[int]) -> str:
     return " and ".join(map(str, gpus)) or "none"
-
-
-def _address(port: Port | None) -> str | None:
-    """Return the PCI address of a port without a bond or VLAN."""
-    return port.pci if port and not port.bond and not port.vlan else None
 
 
 def _most_alike(
