@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import (
@@ -18,7 +20,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.catalog import PRESETS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
 from tests.unit.fabric import live_nodes, verify_nodes
+from tests.unit.node import test_info as device_nodes
+from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
 Row = t.Dict[str, t.Any]
 NODE = "ai-3"
@@ -170,6 +175,32 @@ def test_discovery_writes_the_preset_of_a_server(name: str) -> None:
     assert not any('"%s"' % pci in outcome.text for pci in functions)
     others = {other["pci"] for other in document["nodes"][0]["other_ports"]}
     assert others == {other.pci for other in preset.other_ports or ()} | {live_nodes.MANAGEMENT}
+
+
+@pytest.mark.parametrize("layer", ["ethernet", "infiniband"])
+def test_a_device_tree_of_a_dgx_h100_is_the_preset_and_nothing_else(tmp_path: Path, layer: str) -> None:
+    """The names are those of the guide, each GPU is below the PCIe switch of its NIC, and rail_info reads the tree."""
+    preset, tree, links = PRESETS["dgx-h100"], Tree(tmp_path), []
+    kind, arphrd = (NETWORK, 1) if layer == "ethernet" else (INFINIBAND, ARPHRD_INFINIBAND)
+    for at, port in enumerate(preset.ports):
+        bus = int(port.pci[5:7], 16)
+        switch = "pci0000:%02x/0000:%02x:01.0/0000:%02x:00.0" % (bus - 3, bus - 3, bus - 2)
+        tree.function("%s/0000:%02x:00.0/%s" % (switch, bus - 1, port.pci), kind, device="1021", numa=at // 4)
+        tree.function("%s/0000:%02x:01.0/0000:%02x:00.0" % (switch, bus - 1, bus + 3), "0x030200", "10de", numa=at // 4)
+        tree.netdev(port.pci, port.netdev(layer) or "", speed="400000")
+        tree.rdma(port.pci, port.rdma or "")
+        links.append(device_nodes.link(port.netdev(layer) or "", at + 1, type=arphrd))
+    for at, other in enumerate(preset.other_ports or (), 20):
+        bus = int(other.pci[5:7], 16)
+        pci = tree.function("pci0000:%02x/0000:%02x:01.0/%s" % (bus - 1, bus - 1, other.pci), vendor="8086")
+        tree.netdev(pci, "other%d" % at, speed="10000")
+        links.append(device_nodes.link("other%d" % at, at))
+    info = device_nodes.node(tree, links).look(["nics", "gpus", "vfs"])
+    outcome = run([NodeInfo("ai-%d" % number, None, info) for number in (1, 2)], Options(name="ai"))
+    assert presets_of(outcome)[0][0] == "DS320"
+    profile = yaml.safe_load(outcome.text)["profiles"]["server"]
+    assert list(profile) == ["preset", "speed", "gpus", "gpu_distance"]
+    assert (profile["preset"], profile["gpu_distance"], profile["gpus"]["7"]) == ("dgx-h100", "PIX", "0000:df:00.0")
 
 
 def test_discovery_names_the_differences_and_overrides_the_preset() -> None:
