@@ -51,14 +51,14 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
         findings.add("DS322", ("profiles", profile.name), message, remedy, nodes)
         return profile
     gpus = [pci for pci in (profile.gpus or {}).values() if pci]
-    apart = differences(preset, [rail for rail, _pci in places], functions, gpus).all
-    apart += _served(preset, places, profile)
+    apart = differences(preset, [rail for rail, _pci in places], functions, gpus)
     place = ("profiles", profile.name, "preset")
-    if apart:
-        message = "it differs from the preset %s: %s" % (about, "; ".join(apart))
+    kinds = ([*apart.ports, *apart.unlisted], [*apart.gpus, *_served(preset, places, profile)], apart.others)
+    for texts in filter(None, kinds):
+        message = "it differs from the preset %s: %s" % (about, "; ".join(texts))
         remedy = "check whether cards are missing or in other slots; the keys below override the preset"
         findings.add("DS321", place, message, remedy, nodes)
-    else:
+    if not any(kinds):
         message = "all ports are those of the preset %s" % about
         findings.add("DS320", place, message, "check that it is this server model", nodes)
     return _overriding(profile, preset_profile(fabric, name, place))
