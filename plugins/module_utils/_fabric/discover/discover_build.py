@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
     addressing,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_planes import report_planes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_ports import port_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import (
     ObservedNode,
@@ -90,6 +91,14 @@ class Options(t.NamedTuple):
     lldp: t.Mapping[str, t.Mapping[str, t.Any]] = {}
 
 
+def _by_base(rails: t.Iterable[Named]) -> dict[str, list[Named]]:
+    """Return the entries of each rail: its NICs and planes."""
+    found: dict[str, list[Named]] = {}
+    for rail in rails:
+        found.setdefault(rail.base, []).append(rail)
+    return found
+
+
 class Builder:
     """Builds the fabric section by section."""
 
@@ -118,6 +127,7 @@ class Builder:
         self._routing(addresses)
         for model in self.models:
             fabric.profiles[model.name] = with_preset(fabric, self._profile(model), model, self._findings)
+            report_planes(model, self._compute, self._findings)
         self._nodes(addresses)
         self._vfs()
         self._check_vfs()
@@ -158,11 +168,14 @@ class Builder:
 
     def _rails(self, addresses: InferredAddresses) -> None:
         ports = self._ports
-        planes = Counter(rail.base for rail in self.rails)
+        planes = {base: len({rail.plane for rail in rails}) for base, rails in _by_base(self.rails).items()}
+        nics = {base: len({rail.nic for rail in rails}) for base, rails in _by_base(self.rails).items()}
         bases = list(dict.fromkeys(rail.base for rail in self.rails))
         for number, named in enumerate(self.rails, 1):
-            rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1, named.plane)
-            rail.planes = planes[named.base]
+            rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1)
+            rail.plane, rail.planes = named.plane or 1, planes[named.base]
+            rail.nic, rail.nics = named.nic or 1, nics[named.base]
+            rail.device_planes = most_common(nic.device_planes for nic in ports[named.name].values()) or 1
             self._kind(rail, named)
             rail.mode = addresses.modes.get(named.name)
             rail.schemes = addresses.schemes.get(named.name, {})
@@ -369,7 +382,7 @@ class Builder:
                 remedy = "add a rail with this VLAN if the plan must contain it; it stays as it is otherwise"
                 self._findings.add("DS215", path, message, remedy)
                 continue
-            for nic in model.nics[key].members or (model.nics[key],):
+            for nic in model.nics[key].members or model.nics[key].planes or (model.nics[key],):
                 name = nic.function_netdev or "port-%s" % nic.pci.replace(":", "-").replace(".", "-")
                 pci = None if nic.only_netdev else nic.pci
                 port = Port(name, path + ("other_ports", name), netdev=nic.function_netdev, pci=pci)

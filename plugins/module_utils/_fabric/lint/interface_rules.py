@@ -140,7 +140,7 @@ def _named_as_function(link_layer: str | None, port: Port, report: Report) -> bo
                 remedy = remedy.replace("%s", name) + (owned if "bond:" in remedy or "vlan:" in remedy else "")
                 report.add(ABOVE, path, "%s is %s, but netdev is the name of a function" % (shown(name), what), remedy)
                 break
-    if port.rdma and _LAG_DEVICE.match(port.rdma) and not port.bond and not report.within(port.path):
+    if port.rdma and _LAG_DEVICE.match(port.rdma) and not (port.bond or port.planes or report.within(port.path)):
         message = "%s is the RDMA device of a bond, and the port of %s has no bond" % (port.rdma, port.rail)
         remedy = "write bond: {name: bond0, members: [{pci: ...}, {pci: ...}]} in place of netdev and pci" + owned
         report.add(ABOVE, port.paths.get("rdma", port.path), message, remedy)
