@@ -234,6 +234,18 @@ def test_a_preset_of_another_link_layer_is_not_proposed() -> None:
     assert presets_of(outcome) == [] and "preset:" not in outcome.text
 
 
+def test_equal_ports_are_not_enough() -> None:
+    """The rail ports of a GB200 with the GPUs and other ports of another server."""
+    infos = live_nodes.nodes_of(plan("oci-bm.gpu.gb200.4"))
+    rename = {"0006:09:00.0": "0005:09:00.0", "0016:0b:00.0": "0015:0b:00.0"}
+    rename.update((pci, pci.replace(":01:", ":07:")) for pci in PRESETS["oci-bm.gpu.gb200.4"].gpus.values() if pci)
+    for info in infos:
+        for row in (*info.result["nics"], *info.result["gpus"]):
+            row["pci"] = rename.get(row["pci"], row["pci"])
+    outcome = run(infos, Options(name="ai"))
+    assert presets_of(outcome) == []
+
+
 def test_the_order_of_rails_decides() -> None:
     """Names of netdevs put the ports on other rails than the preset."""
     infos = live_nodes.nodes_of(plan("dgx-h100"))

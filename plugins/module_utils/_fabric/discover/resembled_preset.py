@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.ca
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
 
-# A profile resembles a preset if as many of its ports, of 4, are ports of the preset.
+# A machine resembles a preset if it has as many of 4 ports, and of 4 facts, of the preset.
 _ALIKE = 3
 # Key of the file -> value of a port.
 _VALUES = {"netdev": "netdev", "pci": "pci", "gpu": "gpus"}
@@ -37,7 +37,8 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
     functions: dict[str, str | None] = {nic.pci: nic.model.partition(":")[0] for nic in model.nics.values()}
     layers = {fabric.link_layer_on(rail) for rail in rails}
     candidates = [preset for preset in ALL if preset.link_layer is None or {preset.link_layer} == layers]
-    found = _most_alike(candidates, [pci for _rail, pci in places], functions, profile)
+    gpus = [pci for pci in (profile.gpus or {}).values() if pci]
+    found = _most_alike(candidates, [pci for _rail, pci in places], functions, gpus)
     if found is None:
         return profile
     preset, same = found
@@ -46,11 +47,12 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
     nodes = [node.name for node in model.nodes]
     fits = bool(divided(preset, rails)) and len(places) == len(preset.ports) and 4 * same >= _ALIKE * len(places)
     if not fits or not _expressible(fabric, profile, name):
-        message = "it resembles the preset %s, but the ports are on other rails or have other GPUs" % about
+        message = (
+            "it resembles the preset %s, but its ports are on other rails, or rails have more or fewer ports" % about
+        )
         remedy = "compare the rails with the preset: playbooks/validate.yml -e show_presets=%s" % name
         findings.add("DS322", ("profiles", profile.name), message, remedy, nodes)
         return profile
-    gpus = [pci for pci in (profile.gpus or {}).values() if pci]
     apart = differences(preset, [rail for rail, _pci in places], functions, gpus)
     place = ("profiles", profile.name, "preset")
     kinds = ([*apart.ports, *apart.unlisted], [*apart.gpus, *_served(preset, places, profile)], apart.others)
@@ -87,22 +89,27 @@ def _numbers(gpus: t.Sequence[int]) -> str:
 
 
 def _most_alike(
-    candidates: t.Sequence[Preset], observed: t.Sequence[str | None], functions: t.Collection[str], profile: Profile
+    candidates: t.Sequence[Preset],
+    observed: t.Sequence[str | None],
+    functions: t.Collection[str],
+    gpus: t.Collection[str],
 ) -> tuple[Preset, int] | None:
-    """Return the preset with the most ports of the profile, and how many of them are on the same rail."""
-    best: tuple[tuple[int, ...], Preset] | None = None
+    """Return the preset of which the machine has the most, and how many of its ports are on the same rail.
+
+    :param observed: the PCI addresses of the rail ports, in the order of rails.
+    """
+    best: tuple[tuple[float, ...], Preset] | None = None
     for preset in candidates:
-        listed = [port.pci for port in preset.ports]
-        shared = len(set(listed) & set(observed))
-        if 4 * shared < _ALIKE * max(len(listed), len(observed)):
+        ports = [port.pci in functions for port in preset.ports]
+        others = [other.pci in functions for other in preset.other_ports or ()]
+        facts = ports + others + [pci in gpus for pci in preset.gpus.values() if pci]
+        if any(4 * sum(each) < _ALIKE * len(each) for each in (ports, facts)):
             continue
-        same = sum(own == pci for own, pci in zip(observed, listed))
-        others = sum(other.pci in functions for other in preset.other_ports or ())
-        gpus = sum(bool(pci) and (profile.gpus or {}).get(number) == pci for number, pci in preset.gpus.items())
-        score = (shared, same, gpus, others)
+        same = sum(own == port.pci for own, port in zip(observed, preset.ports))
+        score = (sum(facts) / len(facts), same, len(ports))
         if best is None or score > best[0]:
             best = score, preset
-    return (best[1], best[0][1]) if best else None
+    return (best[1], int(best[0][1])) if best else None
 
 
 def _expressible(fabric: Fabric, profile: Profile, name: str) -> bool:
