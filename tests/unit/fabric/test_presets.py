@@ -229,6 +229,15 @@ def test_a_nic_with_hardware_planes_gets_the_functions_of_its_planes() -> None:
     assert [port["pci"] for port in ports] == [port.pci for port in preset.ports]
 
 
+def test_planes_of_a_nic_that_the_document_does_not_list_are_internal_to_the_device() -> None:
+    preset = PRESETS["hgx-b300"]
+    text = fabric_file(preset, "  gpu: {preset: hgx-b300}\n")
+    text = text.replace("count: 8,", "count: 8, planes: {count: 4, balancing: hardware},")
+    for at, port in enumerate(planned(text).document()["nodes"][0]["ports"]):
+        assert port["pci"] == preset.ports[at].pci and port["planes"]["count"] == 4
+        assert {plane["pci"] for plane in port["planes"]["ports"]} == {None}
+
+
 def test_groups_and_nodes_override_a_preset() -> None:
     text = fabric_file(PRESETS["dgx-h100"], "  gpu: {preset: dgx-h100}\n")
     text = text.replace("ai-[1:2]: {", 'ai-[1:2]: {ports: {gpu02: {pci: "0000:41:00.0"}}, groups: [odd], ')

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import (
@@ -17,7 +19,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.catalog import PRESETS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
 from tests.unit.fabric import live_nodes, verify_nodes
+from tests.unit.node import test_info as device_nodes
+from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
 Row = t.Dict[str, t.Any]
 NODE = "ai-3"
@@ -101,6 +107,17 @@ def test_a_missing_nic_is_reported_for_its_rail_only() -> None:
     assert found(made) == [("RV201", NODE, "no PCI function 0000:40:00.0")]
 
 
+def test_both_functions_of_a_nic_with_planes_are_compared() -> None:
+    """Each is the function of a plane, and the rail of both is the same."""
+    preset = PRESETS["oci-bm.gpu.gb300.4"]
+    functions = {port.pci: "15b3" for port in preset.ports if not port.pci.startswith("0002:03")}
+    rails = ["gpu01", "gpu01", "gpu02", "gpu02", "gpu03", "gpu03", "gpu04", "gpu04"]
+    assert differences(preset, rails, functions, []).ports == [
+        "gpu02: no NIC at 0002:03:00.0",
+        "gpu02: no NIC at 0002:03:00.1",
+    ]
+
+
 def test_other_ports_are_warnings() -> None:
     made = world("dgx-h100")
     moved(made, "nics", "0000:82:00.0", None)
@@ -160,6 +177,32 @@ def test_discovery_writes_the_preset_of_a_server(name: str) -> None:
     assert others == {other.pci for other in preset.other_ports or ()} | {live_nodes.MANAGEMENT}
 
 
+@pytest.mark.parametrize("layer", ["ethernet", "infiniband"])
+def test_a_device_tree_of_a_dgx_h100_is_the_preset_and_nothing_else(tmp_path: Path, layer: str) -> None:
+    """The names are those of the guide, each GPU is below the PCIe switch of its NIC, and rail_info reads the tree."""
+    preset, tree, links = PRESETS["dgx-h100"], Tree(tmp_path), []
+    kind, arphrd = (NETWORK, 1) if layer == "ethernet" else (INFINIBAND, ARPHRD_INFINIBAND)
+    for at, port in enumerate(preset.ports):
+        bus = int(port.pci[5:7], 16)
+        switch = "pci0000:%02x/0000:%02x:01.0/0000:%02x:00.0" % (bus - 3, bus - 3, bus - 2)
+        tree.function("%s/0000:%02x:00.0/%s" % (switch, bus - 1, port.pci), kind, device="1021", numa=at // 4)
+        tree.function("%s/0000:%02x:01.0/0000:%02x:00.0" % (switch, bus - 1, bus + 3), "0x030200", "10de", numa=at // 4)
+        tree.netdev(port.pci, port.netdev(layer) or "", speed="400000")
+        tree.rdma(port.pci, port.rdma or "")
+        links.append(device_nodes.link(port.netdev(layer) or "", at + 1, type=arphrd))
+    for at, other in enumerate(preset.other_ports or (), 20):
+        bus = int(other.pci[5:7], 16)
+        pci = tree.function("pci0000:%02x/0000:%02x:01.0/%s" % (bus - 1, bus - 1, other.pci), vendor="8086")
+        tree.netdev(pci, "other%d" % at, speed="10000")
+        links.append(device_nodes.link("other%d" % at, at))
+    info = device_nodes.node(tree, links).look(["nics", "gpus", "vfs"])
+    outcome = run([NodeInfo("ai-%d" % number, None, info) for number in (1, 2)], Options(name="ai"))
+    assert presets_of(outcome)[0][0] == "DS320"
+    profile = yaml.safe_load(outcome.text)["profiles"]["server"]
+    assert list(profile) == ["preset", "speed", "gpus", "gpu_distance"]
+    assert (profile["preset"], profile["gpu_distance"], profile["gpus"]["7"]) == ("dgx-h100", "PIX", "0000:df:00.0")
+
+
 def test_discovery_names_the_differences_and_overrides_the_preset() -> None:
     infos = live_nodes.nodes_of(plan("oci-bm.gpu.h200.8"))
     for info in infos:
@@ -170,9 +213,10 @@ def test_discovery_names_the_differences_and_overrides_the_preset() -> None:
         for row in info.result["gpus"]:
             row["nics"] = {rename.get(pci, pci): near for pci, near in row["nics"].items()}
     outcome, document = discovered(infos)
-    ((code, message),) = presets_of(outcome)
-    assert code == "DS321"
-    assert "gpu03: no NIC at 0000:41:00.0; GPU 3 at 0000:5c:00.0, preset 0000:5b:00.0; NIC at 0000:42:00.0" in message
+    ports, gpus = presets_of(outcome)
+    assert {ports[0], gpus[0]} == {"DS321"}
+    assert ports[1].endswith(": gpu03: no NIC at 0000:41:00.0; NIC at 0000:42:00.0")
+    assert gpus[1].endswith(": GPU 3 at 0000:5c:00.0, preset 0000:5b:00.0")
     assert "preset: oci-bm.gpu.h200.8" in outcome.text and 'pci: "0000:42:00.0"' in outcome.text
     assert document["nodes"][0]["ports"][2]["pci"] == "0000:42:00.0"
     assert document["nodes"][0]["gpus"]["3"] == "0000:5c:00.0"
@@ -188,6 +232,18 @@ def test_a_preset_of_another_link_layer_is_not_proposed() -> None:
             nic["mtu"] = 2044
     outcome = run(infos, Options(name="ai"))
     assert presets_of(outcome) == [] and "preset:" not in outcome.text
+
+
+def test_equal_ports_are_not_enough() -> None:
+    """The rail ports of a GB200 with the GPUs and other ports of another server."""
+    infos = live_nodes.nodes_of(plan("oci-bm.gpu.gb200.4"))
+    rename = {"0006:09:00.0": "0005:09:00.0", "0016:0b:00.0": "0015:0b:00.0"}
+    rename.update((pci, pci.replace(":01:", ":07:")) for pci in PRESETS["oci-bm.gpu.gb200.4"].gpus.values() if pci)
+    for info in infos:
+        for row in (*info.result["nics"], *info.result["gpus"]):
+            row["pci"] = rename.get(row["pci"], row["pci"])
+    outcome = run(infos, Options(name="ai"))
+    assert presets_of(outcome) == []
 
 
 def test_the_order_of_rails_decides() -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import Model
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_preset import preset_profile
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_preset import divided, preset_profile
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
     OtherPort,
@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.ca
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
 
-# A profile resembles a preset if as many of its ports, of 4, are ports of the preset.
+# A machine resembles a preset if it has as many of 4 ports, and of 4 facts, of the preset.
 _ALIKE = 3
 # Key of the file -> value of a port.
 _VALUES = {"netdev": "netdev", "pci": "pci", "gpu": "gpus"}
@@ -32,74 +32,84 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
 
     The profile is unchanged if it resembles none, or if the preset cannot express it.
     """
-    rails = [rail.name for rail in fabric.compute_rails]
-    observed = [_address(profile.ports.get(rail)) for rail in rails]
+    rails = fabric.compute_rails
+    places = [place for rail in rails for place in _places(rail.name, profile.ports.get(rail.name))]
     functions: dict[str, str | None] = {nic.pci: nic.model.partition(":")[0] for nic in model.nics.values()}
-    layers = {fabric.link_layer_on(rail) for rail in fabric.compute_rails}
+    layers = {fabric.link_layer_on(rail) for rail in rails}
     candidates = [preset for preset in ALL if preset.link_layer is None or {preset.link_layer} == layers]
-    found = _most_alike(candidates, observed, functions, profile)
+    gpus = [pci for pci in (profile.gpus or {}).values() if pci]
+    found = _most_alike(candidates, [pci for _rail, pci in places], functions, gpus)
     if found is None:
         return profile
     preset, same = found
     name = preset.names[0]
-    gpus = [pci for pci in (profile.gpus or {}).values() if pci]
-    apart = differences(preset, rails, functions, gpus).all if len(rails) == len(preset.ports) else []
-    apart += _served(preset, rails, profile)
     about = "%s (%s)" % (" or ".join(preset.names), preset.document.title)
     nodes = [node.name for node in model.nodes]
-    if len(rails) != len(preset.ports) or 4 * same < _ALIKE * len(rails) or not _expressible(fabric, profile, name):
-        message = "it resembles the preset %s, but the ports are on other rails or have other GPUs" % about
-        remedy = "compare the rails with the preset: validate.yml -e show_presets=%s" % name
+    fits = bool(divided(preset, rails)) and len(places) == len(preset.ports) and 4 * same >= _ALIKE * len(places)
+    if not fits or not _expressible(fabric, profile, name):
+        message = (
+            "it resembles the preset %s, but its ports are on other rails, or rails have more or fewer ports" % about
+        )
+        remedy = "compare the rails with the preset: playbooks/validate.yml -e show_presets=%s" % name
         findings.add("DS322", ("profiles", profile.name), message, remedy, nodes)
         return profile
-    if apart:
-        message = "it differs from the preset %s: %s" % (about, "; ".join(apart))
+    apart = differences(preset, [rail for rail, _pci in places], functions, gpus)
+    place = ("profiles", profile.name, "preset")
+    kinds = ([*apart.ports, *apart.unlisted], [*apart.gpus, *_served(preset, places, profile)], apart.others)
+    for texts in filter(None, kinds):
+        message = "it differs from the preset %s: %s" % (about, "; ".join(texts))
         remedy = "check whether cards are missing or in other slots; the keys below override the preset"
-        findings.add("DS321", ("profiles", profile.name, "preset"), message, remedy, nodes)
-    else:
+        findings.add("DS321", place, message, remedy, nodes)
+    if not any(kinds):
         message = "all ports are those of the preset %s" % about
-        findings.add(
-            "DS320", ("profiles", profile.name, "preset"), message, "check that it is this server model", nodes
-        )
-    return _overriding(profile, preset_profile(fabric, name, ("profiles", profile.name, "preset")))
+        findings.add("DS320", place, message, "check that it is this server model", nodes)
+    return _overriding(profile, preset_profile(fabric, name, place))
 
 
-def _served(preset: Preset, rails: t.Sequence[str], profile: Profile) -> list[str]:
+def _places(rail: str, port: Port | None) -> list[tuple[str, str | None]]:
+    """Return the rail and PCI address of each function of a port; None for a port with a bond or VLAN."""
+    if port is None or port.bond or port.vlan:
+        return [(rail, None)]
+    return [(rail, function.pci) for function in port.functions]
+
+
+def _served(preset: Preset, places: t.Sequence[tuple[str, str | None]], profile: Profile) -> list[str]:
     """Return the ports that serve other GPUs than in the preset."""
-    pairs = [(profile.ports[rail], port) for rail, port in zip(rails, preset.ports) if rail in profile.ports]
-    return [
+    pairs = [(profile.ports[rail], port) for (rail, pci), port in zip(places, preset.ports) if pci == port.pci]
+    texts = [
         "%s serves GPU %s, preset %s" % (own.rail, _numbers(own.gpus), _numbers(port.gpus))
         for own, port in pairs
-        if port.gpus and own.pci == port.pci and own.gpus != port.gpus
+        if port.gpus and own.gpus != port.gpus
     ]
+    return list(dict.fromkeys(texts))
 
 
 def _numbers(gpus: t.Sequence[int]) -> str:
     return " and ".join(map(str, gpus)) or "none"
 
 
-def _address(port: Port | None) -> str | None:
-    """Return the PCI address of a port without a bond or VLAN."""
-    return port.pci if port and not port.bond and not port.vlan else None
-
-
 def _most_alike(
-    candidates: t.Sequence[Preset], observed: t.Sequence[str | None], functions: t.Collection[str], profile: Profile
+    candidates: t.Sequence[Preset],
+    observed: t.Sequence[str | None],
+    functions: t.Collection[str],
+    gpus: t.Collection[str],
 ) -> tuple[Preset, int] | None:
-    """Return the preset with the most ports of the profile, and how many of them are on the same rail."""
-    best: tuple[tuple[int, ...], Preset] | None = None
+    """Return the preset of which the machine has the most, and how many of its ports are on the same rail.
+
+    :param observed: the PCI addresses of the rail ports, in the order of rails.
+    """
+    best: tuple[tuple[float, ...], Preset] | None = None
     for preset in candidates:
-        listed = [port.pci for port in preset.ports]
-        shared = len(set(listed) & set(observed))
-        if 4 * shared < _ALIKE * max(len(listed), len(observed)):
+        ports = [port.pci in functions for port in preset.ports]
+        others = [other.pci in functions for other in preset.other_ports or ()]
+        facts = ports + others + [pci in gpus for pci in preset.gpus.values() if pci]
+        if any(4 * sum(each) < _ALIKE * len(each) for each in (ports, facts)):
             continue
-        same = sum(own == pci for own, pci in zip(observed, listed))
-        others = sum(other.pci in functions for other in preset.other_ports or ())
-        gpus = sum(bool(pci) and (profile.gpus or {}).get(number) == pci for number, pci in preset.gpus.items())
-        score = (shared, same, gpus, others)
+        same = sum(own == port.pci for own, port in zip(observed, preset.ports))
+        score = (sum(facts) / len(facts), same, len(ports))
         if best is None or score > best[0]:
             best = score, preset
-    return (best[1], best[0][1]) if best else None
+    return (best[1], int(best[0][1])) if best else None
 
 
 def _expressible(fabric: Fabric, profile: Profile, name: str) -> bool:

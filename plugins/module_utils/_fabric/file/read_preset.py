@@ -59,7 +59,7 @@ def read_preset(fabric: Fabric, section: Section, path: Path, report: Report) ->
         return None
     preset, rails = PRESETS[name], fabric.compute_rails
     path = path + ("preset",)
-    if rails and not _divided(preset, rails):
+    if rails and not divided(preset, rails):
         message = "%s has %d ports, and the fabric has %d compute rails (planes counted)"
         report.add(COUNT, path, message % (name, len(preset.ports), len(rails)), _count_remedy(preset, rails))
         return None
@@ -81,7 +81,7 @@ def _count_remedy(preset: Preset, rails: t.Sequence[Rail]) -> str:
     return remedy % (len(preset.ports), per_rail)
 
 
-def _divided(preset: Preset, rails: t.Sequence[Rail]) -> list[tuple[PresetPort, ...]]:
+def divided(preset: Preset, rails: t.Sequence[Rail]) -> list[tuple[PresetPort, ...]]:
     """Return the ports of a preset for each rail: one, or those that carry its planes; empty if they do not fit.
 
     :param rails: the compute rails, each NIC and each plane with its own network counted.
@@ -114,7 +114,7 @@ def preset_profile(fabric: Fabric, name: str, path: Path) -> Profile:
 def _ports(fabric: Fabric, preset: Preset, path: Path) -> list[Port]:
     """Return the ports of a preset on the compute rails of a fabric, in the order of rails."""
     found = []
-    for rail, ports in zip(fabric.compute_rails, _divided(preset, fabric.compute_rails)):
+    for rail, ports in zip(fabric.compute_rails, divided(preset, fabric.compute_rails)):
         layer = _interface_layer(fabric, rail)
         first, gpus = ports[0], tuple(dict.fromkeys(gpu for port in ports for gpu in port.gpus))
         netdev = first.netdev(layer)

@@ -18,9 +18,9 @@ PRESETS = (
         "NVIDIA DGX H100 and DGX H200",
         Document(
             "NVIDIA DGX H100/H200 System User Guide",
-            "Network Ports (table 5) and Network Modules (table 6)",
-            "https://docs.nvidia.com/dgx/dgxh100-user-guide/introduction-to-dgxh100.html",
-            "the version of 2024-11-27 and later",
+            "Introduction, Network Ports (table 5) and Network Modules (table 6)",
+            "https://docs.nvidia.com/dgx/dgxh100-user-guide/",
+            "undated web page",
             "2026-11-29",
         ),
         ports=(

@@ -20,7 +20,7 @@ PRESETS = (
             "Appendix, Enabling ATS on NVIDIA NICs",
             "https://docs.nvidia.com/ai-enterprise/planning-resource/"
             "optimizing-vm-configuration-ai-inference-blackwell-ultra-hgx/latest/appendix.html",
-            "latest",
+            "undated web page (latest)",
             "2026-11-29",
         ),
         # In the order of the document, which does not name the GPUs beside them.

@@ -43,17 +43,16 @@ def differences(
     :param gpus: the PCI addresses of its GPUs.
     :param known: PCI addresses of further functions that may be there.
     """
-    ports = {rail: port for rail, port in zip(rails, preset.ports) if rail}
     others = preset.other_ports or ()
     listed = {port.pci for port in preset.ports} | {other.pci for other in others} | set(known)
     vendors = {functions[port.pci] for port in preset.ports if port.pci in functions}
     strangers = sorted(
         pci for pci, vendor in functions.items() if pci not in listed and (vendor in vendors or not vendors)
     )
-    missing = {rail: port.pci for rail, port in ports.items() if port.pci not in functions}
-    cages = {rail: " (%s)" % port.cage if port.cage else "" for rail, port in ports.items()}
+    missing = [(rail, port) for rail, port in zip(rails, preset.ports) if rail and port.pci not in functions]
+    cages = [" (%s)" % port.cage if port.cage else "" for _rail, port in missing]
     return Differences(
-        ["%s%s: no NIC at %s" % (rail, cages[rail], pci) for rail, pci in missing.items()],
+        ["%s%s: no NIC at %s" % (rail, cage, port.pci) for (rail, port), cage in zip(missing, cages)],
         _gpus(preset, gpus),
         ["%s: no NIC at %s" % (other.name, other.pci) for other in others if other.pci not in functions],
         ["NIC at %s" % pci for pci in strangers] if preset.other_ports is not None or missing else [],
