@@ -297,4 +297,6 @@ class FabricFile:
             options["sriov_operator"] = self._random.choice(("bundled", "upstream"))
         if self._chance(0.2):
             options["driver"] = self._random.choice(("host", "container"))
+        if self._chance(0.3):
+            options["schedulers"] = self._random.sample(("kueue", "volcano"), self._random.randint(1, 2))
         return options

@@ -60,12 +60,15 @@ CASES = [
     Case("network-operator", "ib-sriov", "subnet", {}, {"rdma_mode": "shared"}),
     Case("cni", "macvlan", "block"),
 ]
-# In the role for what no plan of these has (other policies, Node Feature Discovery, metrics of the rail agent), for
-# Kubernetes 1.34, and for the layer of pods.
+# In the role for what no plan of these has (other policies, Node Feature Discovery, schedulers, metrics of the rail
+# agent), for Kubernetes 1.34, and for the layer of pods.
 BEYOND = {
     "deviceclasses.resource.k8s.io",
     "resourceclaimtemplates.resource.k8s.io",
     "resourceslices.resource.k8s.io",
+    "resourceflavors.kueue.x-k8s.io",
+    "topologies.kueue.x-k8s.io",
+    "hypernodes.topology.volcano.sh",
     "scrapeconfigs.monitoring.coreos.com",
     "nicnodepolicies.mellanox.com",
     "nodefeaturerules.nfd.k8s-sigs.io",

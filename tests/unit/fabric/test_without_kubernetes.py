@@ -158,6 +158,13 @@ def test_topology_has_sites_above_units() -> None:
     ]
 
 
+def test_names_that_slurm_refuses_are_found() -> None:
+    """slurmctld 24.11 stops at a switch that is defined twice, and at a name with a blank."""
+    for site, code in (("Hall 1", "RY850"), ("su2", "RY851"), ("ai-slurm", "RY851")):
+        units = {"su[1:2]": {"nodes": 4, "site": site}}
+        assert any("(%s) units.su[1:2].site" % code in each for each in _findings(dict(_file(), units=units))), site
+
+
 def test_topology_without_units_is_one_switch() -> None:
     file = _file(addresses={"mode": "subnet", "hosts": "+11-+200"})
     del file["units"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""RY42x: units, places and leaves."""
+"""RY42x: units, places and leaves. RY85x: the topology that schedulers get from units."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import UNIT_NUMBER
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    WARNING,
+    Path,
+    Report,
+    rule,
+    shown,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import label_value
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.interface_rules import shares_netdev
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Unit
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
@@ -21,6 +29,12 @@ _UNITS = "units:\n  su[1:2]: {nodes: 32}\n"
 _NODES = 'nodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
 
 _GOOD = _UNITS + _NODES
+
+# A fabric without Kubernetes, with rails without pods.
+_SLURM = (
+    "fabric: {name: ai, provider: none, mtu: 4200}\n"
+    "rails: {gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}, gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253}}\n"
+)
 
 GROWN = rule(
     "RY429 more-than-max-nodes: More nodes than max_nodes",
@@ -35,6 +49,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
         report.add(GROWN, ("fabric", "max_nodes"), message, "raise it to the planned number of nodes")
     _numbers(fabric, report)
     _nodes(fabric, report)
+    _topology(fabric, report)
     if fabric.units and not report.within(("units",)) and not report.within(("rails",)):
         _leaves(fabric, variants, report)
 
@@ -138,6 +153,49 @@ def _nodes(fabric: Fabric, report: Report) -> None:
             form = 'place: "[1:%d]"' % beside if beside > 1 else "place: %d" % (len(owners) + 1)
             remedy = "give each node its own place, which must never change, such as %s" % form
             report.add(PLACE_TWICE, node.path, message, remedy)
+
+
+SITE_NAME = rule(
+    "RY850 site-name: Site name that schedulers cannot use",
+    _SLURM + 'units:\n  su[1:2]: {nodes: 32, site: "Hall 1"}\n' + _NODES,
+    _SLURM + "units:\n  su[1:2]: {nodes: 32, site: hall1}\n" + _NODES,
+    WARNING,
+    why="Without Kubernetes, the site is a switch in Slurm's topology.conf, where a blank ends the name. With"
+    " Kubernetes, it is a label of nodes, in which other characters become hyphens, so two sites can get the same"
+    " label.",
+)
+
+SWITCH_TWICE = rule(
+    "RY851 duplicate-switch: Fabric, site or unit with the same name",
+    _SLURM + "units:\n  su[1:2]: {nodes: 32, site: su1}\n" + _NODES,
+    _SLURM + "units:\n  su[1:2]: {nodes: 32, site: hall1}\n" + _NODES,
+    WARNING,
+    why="Each of them is a switch in Slurm's topology.conf, and slurmctld refuses a file that defines a switch twice.",
+)
+
+
+def _topology(fabric: Fabric, report: Report) -> None:
+    """Report sites and units with names that schedulers cannot use."""
+    slurm = not facts_of(fabric.provider).kubernetes
+    sites: dict[str, Unit] = {}
+    labels: dict[str, str] = {}
+    for unit in fabric.units.values():
+        if unit.site:
+            sites.setdefault(unit.site, unit)
+    for site, unit in sites.items():
+        path, label = unit.path + ("site",), label_value(site)
+        first = labels.setdefault(label, site)
+        remedy = "write at most 63 letters, digits, hyphens, underscores and dots"
+        if first != site:
+            report.add(SITE_NAME, path, "the sites %s and %s get the label %s" % (first, site, label), remedy)
+        elif slurm and label != site:
+            report.add(SITE_NAME, path, "%s cannot be the name of a switch in topology.conf" % shown(site), remedy)
+        if slurm and (site in fabric.units or site == fabric.name):
+            message = "the site %s has the name of a unit or of the fabric" % shown(site)
+            report.add(SWITCH_TWICE, path, message, "give the site another name")
+    if slurm and fabric.name in fabric.units:
+        message = "the unit %s has the name of the fabric" % shown(fabric.name)
+        report.add(SWITCH_TWICE, fabric.units[fabric.name].path, message, "give the fabric or the unit another name")
 
 
 LEAF_PORT_TWICE = rule(
