@@ -38,6 +38,8 @@ IONIC = NicFamily(
     qos_defaults=QosDefaults(
         3, 24, 6, 46, "AMD Pensando Pollara benchmarking guide UG1813, as quoted by public set-up notes (2026-11-29)"
     ),
+    # collector.cc of rccl-tests, with its spelling: the firmware names them
+    error_counters=("retry_excd", "outof_buf", "outouf_seq", "pkt_seq_err", "rdma_ack_timeout"),
     layers={
         DRIVER: Support(READ_ONLY, SIMULATED, "name and version of ionic; AMD's packages are not installed"),
         FIRMWARE: Support(READ_ONLY, SIMULATED, "version by ethtool; firmware and profiles are set with nicctl"),
