@@ -316,10 +316,10 @@ class _Reader:
             if len(items) in PLANES:
                 return _Planes(items, has_field=True)
             self._report_count(section.path + ("planes",), str(len(items)), PLANES, "planes")
-            return _Planes()
+            return _Planes(has_field=True)
         if not isinstance(section.value("planes"), Mapping):
             count = self._count(section, "planes", PLANES, "planes")
-            return _Planes([None] * count, has_field=True) if count else _Planes()
+            return _Planes([None] * (count or 1), has_field=section.has("planes"))
         own = section.section("planes")
         if own is None:
             return _Planes()

@@ -95,9 +95,9 @@ def hca_ports(ports: t.Iterable[Values]) -> list[HcaPort]:
     """
     below: dict[tuple[str, int | None], list[Values]] = {}
     for port in ports:
-        rdma = port["rdma"]
-        if rdma["name"]:
-            below.setdefault((rdma["name"], rdma.get("port")), []).append(port)
+        name = port["rdma"]["name"]
+        for number in rdma_numbers(port) if name else ():
+            below.setdefault((name, number), []).append(port)
     return [
         HcaPort(
             name,
@@ -107,6 +107,14 @@ def hca_ports(ports: t.Iterable[Values]) -> list[HcaPort]:
         )
         for (name, number), sharing in below.items()
     ]
+
+
+def rdma_numbers(port: Values) -> t.Sequence[int | None]:
+    """Return the planned numbers of the ports of the RDMA device that a port uses: several if they are the planes of
+    hardware balancing; [None] without a number."""
+    planned = port["rdma"].get("port")
+    planes = (port.get("planes") or {}).get("ports") or ()
+    return [planned] if planned else [each["rdma_port"] for each in planes if each.get("rdma_port")] or [None]
 
 
 def _common(values: t.Iterable[int | None]) -> int | None:

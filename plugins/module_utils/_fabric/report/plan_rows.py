@@ -11,9 +11,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     attachment_of,
     bond_of,
+    cables,
     functions,
     leaf_of,
     link_layer_of,
+    planes_of,
     qos_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
@@ -40,10 +42,10 @@ OBJECTS = (
 LEAVES = (
     *("leaf", "unit", "rail", "leaf_port", "node", "rack", "vlan", "prefix", "gateway", "prefix6", "gateway6"),
     *("mtu", "qos_class", "aggregate", "aggregate6"),
-    *("bond", "function"),
+    *("plane", "bond", "function"),
 )
-# Columns of files that only fabrics with bonds or VLANs have.
-OPTIONAL = frozenset(("bond", "vlan_id", "functions", "function"))
+# Columns of files that only fabrics with bonds, VLANs, or planes that NICs balance have.
+OPTIONAL = frozenset(("plane", "bond", "vlan_id", "functions", "function"))
 SLOTS = ("node", "rail", "slot", "device", "resource", "address", "address6", "mac", "vf")
 # Kinds of objects, ordered by dependency.
 KINDS = ("policy", "resource", "pool", "network")
@@ -256,8 +258,8 @@ def leaves(document: Document) -> list[Leaf]:
     for node in document["nodes"]:
         for port in node["ports"]:
             rail = rails.get(port["rail"]) or {}
-            # Each function has a cable of its own.
-            for below in functions(port):
+            # Each function, or each plane of a NIC, has a cable of its own.
+            for below in cables(port):
                 leaf = leaf_of(port, below)
                 key = (leaf.get("name") or "", node.get("unit") or "", port["rail"])
                 if key not in found:
@@ -265,7 +267,9 @@ def leaves(document: Document) -> list[Leaf]:
                     found[key] = Leaf(*key, *aggregates, [])
                     order[key] = (node.get("unit_number") or 0, port["number"], len(order))
                 row = _leaf_row(node, port, rail, leaf, fabric)
-                found[key].rows.append((*row, bond(port), function(below) if port.get("lower") else None))
+                below_bond = function(below) if port.get("lower") else None
+                plane = below["plane"] if planes_of(port) else None
+                found[key].rows.append((*row, plane, bond(port), below_bond))
     return [found[key] for key in sorted(found, key=lambda key: order[key])]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, leaf_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import cables, functions, leaf_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import link_layers, rails_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg_drawing import (
     DASHES,
@@ -300,7 +300,7 @@ class _Rows(_Sketch):
 
     def _port(self, drawing: Drawing, rail: _Rail, port: Document, x: float, y: float) -> None:
         tip = "%s: %s, %s" % (rail.name, ", ".join(_port_lines(port)), _gpu_text(port))
-        for end in [leaf_of(port, each) for each in functions(port)]:
+        for end in [leaf_of(port, each) for each in cables(port)]:
             if end.get("port"):
                 tip += ", leaf %s port %s" % (end.get("name"), end["port"])
         wide = self._column - self._wires
