@@ -17,30 +17,55 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
-from tests.unit.fabric.test_verify_layouts import layout
+from tests.unit.fabric.test_verify_layouts import TEXTS as LAYOUTS
 from tests.unit.fabric.verify_nodes import Row, World, only_failure, plan
 
 NODE, RAIL = "ai-2", "gpu01"
 NUMBERS = (3, 6, 9, 12)
-SUBNETS = {"gpu01": "10.1.0.0/16", "gpu02": "10.2.0.0/16"}
-DEVICE = layout(
-    SUBNETS,
-    """
-      gpu01: {netdev: eth_r0_p0, pci: "0000:18:00.0", rdma: roce_r0, speed: 200}
-      gpu02: {netdev: eth_r1_p0, pci: "0000:29:00.0", rdma: roce_r1, speed: 200}
-""",
-)
-BOND = layout(
-    SUBNETS,
-    """
-      gpu01: {bond: {name: rail1, mode: balance-xor, members: [MEMBERS1]}, rdma: mlx5_bond_0, speed: 200}
-      gpu02: {bond: {name: rail2, mode: balance-xor, members: [MEMBERS2]}, rdma: mlx5_bond_1, speed: 200}
-""",
-)
-for _at, _bus in ((1, "18"), (2, "29")):
-    _members = ['{pci: "0000:%s:00.%d", netdev: eth_r%d_p%d}' % (_bus, each, _at - 1, each) for each in range(4)]
-    BOND = BOND.replace("MEMBERS%d" % _at, ", ".join(_members))
-INSIDE = DEVICE.replace("mtu: 9000", "mtu: 4092, link_layer: infiniband").replace("roce_r", "mlx5_")
+TEXT = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: host, provider: none, mtu: 9000}
+rails:
+  gpu01: {subnet: 10.1.0.0/16, hosts: .0.1-.3.254, planes: {count: 4, balancing: hardware}}
+  gpu02: {subnet: 10.2.0.0/16, hosts: .0.1-.3.254, planes: {count: 4, balancing: hardware}}
+profiles:
+  server:
+    speed: 200
+    ports:
+      gpu01: PORT1
+      gpu02: PORT2
+units:
+  su1: {nodes: 32, leaf: "leaf-{n}-{p}", leaf_port: "swp{i}"}
+"""
+NETDEVS = {
+    1: ("eth_r0_p0", "eth_r0_p1", "eth_r0_p2", "eth_r0_p3"),
+    2: ("eth_r1_p0", "eth_r1_p1", "eth_r1_p2", "eth_r1_p3"),
+}
+
+
+def _functions(number: int) -> str:
+    bus = {1: "18", 2: "29"}[number]
+    each = ['{pci: "0000:%s:00.%d", netdev: %s}' % (bus, at, name) for at, name in enumerate(NETDEVS[number])]
+    return "[%s]" % ", ".join(each)
+
+
+def _text(one: str, infiniband: bool = False) -> str:
+    """``one``: the port of a rail, with N for its number, D for that of its device, B for its bus and F for its
+    functions."""
+    text = TEXT
+    for number in (1, 2):
+        values = {"N": str(number), "D": str(number - 1), "B": {1: "18", 2: "29"}[number], "F": _functions(number)}
+        port = "".join(values.get(char, char) for char in one)
+        text = text.replace("PORT%d" % number, port)
+    return text.replace("mtu: 9000", "mtu: 4092, link_layer: infiniband") if infiniband else text
+
+
+TEXTS = {
+    "ports": _text('{netdev: eth_rD_p0, pci: "0000:B:00.0", rdma: roce_rD, planes: [3, 6, 9, 12]}'),
+    "functions": _text("{rdma: roce_rD, planes: F}"),
+    "bond": _text("{bond: {name: railN, mode: balance-xor, members: F}, rdma: mlx5_bond_D}"),
+    "inside": _text('{netdev: ibN, pci: "0000:B:00.0", rdma: mlx5_D}', infiniband=True),
+}
 KINDS = ("ports", "functions", "bond", "inside")
 # The codes that these tests show.
 CODES = {"RV422", "RV423", "RV424", "RV425", "RV426", "RV427"}
@@ -54,25 +79,10 @@ class Planes(World):
 
     def __init__(self, kind: str, nodes: int = 4) -> None:
         self.kind = kind
-        super().__init__(plan(nodes, {"bond": BOND, "inside": INSIDE}.get(kind, DEVICE)))
+        super().__init__(plan(nodes, TEXTS[kind]))
         for name, node in self.plans.items():
             for port in node["ports"]:
-                port["planes"] = {"balancing": "hardware", "count": 4, "ports": self._planned(node, port)}
                 self._observed(self.infos[name], port, node["index"])
-
-    def _planned(self, node: Row, port: Row) -> list[Row]:
-        """The rows of the plan, each with what carries the plane and its leaf port."""
-        rows: list[Row] = []
-        for at in range(4):
-            leaf = {"name": "leaf-%d-%d" % (port["number"], at + 1), "port": "swp%d" % node["index"]}
-            row: Row = {"plane": at + 1, "rdma_port": None, "pci": None, "netdev": None, "leaf": leaf}
-            netdev = "eth_r%d_p%d" % (port["number"] - 1, at)
-            if self.kind == "ports":
-                row.update(rdma_port=NUMBERS[at])
-            elif self.kind == "functions":
-                row.update(pci="%s.%d" % (port["pci"][:-2], at), netdev=netdev)
-            rows.append(row)
-        return rows
 
     def _observed(self, info: Row, port: Row, index: int) -> None:
         """Add the rows of the planes to those of the port that ``live_nodes`` made."""
@@ -93,15 +103,7 @@ class Planes(World):
             info["rdma"] += rows
             for gid in info["gids"]:
                 gid["port"] = 3 if gid["device"] == device else gid["port"]
-        elif self.kind == "functions":
-            nic = next(row for row in info["nics"] if row["pci"] == port["pci"])
-            nic.update(speed=200000)
-            for at, name in enumerate(names[1:], 1):
-                info["nics"].append(dict(nic, pci="%s.%d" % (port["pci"][:-2], at), netdev=name, rdma=[]))
-        elif self.kind == "bond":
-            for nic in info["nics"]:
-                nic["speed"] = 200000 if nic["netdev"] in names else nic["speed"]
-        else:
+        elif self.kind == "inside":
             sub = {**first, "device": "smi%d" % port["number"], "parent": device, "netdev": None, "rate": 200.0}
             info["rdma"] += [dict(sub, port=number) for number in range(1, 5)]
         if self.kind != "inside":
@@ -163,7 +165,7 @@ def test_nodes_as_planned_are_healthy(kind: str) -> None:
 
 
 def test_plans_without_planes_have_no_degraded_rails() -> None:
-    assert "degraded_rails" not in World(plan(2, DEVICE)).document()
+    assert "degraded_rails" not in World(plan(2, LAYOUTS["plain"])).document()
 
 
 # kind -> what names plane 2 of the rail
@@ -291,6 +293,24 @@ def test_a_plane_that_does_not_exist_is_missing(
     assert document["degraded_rails"][0]["lost"] == lost
     # the configuration of the node is not as planned
     assert [each[0] for each in codes(world, DRIFT)] == ["RV423"] * len(lost)
+
+
+@pytest.mark.parametrize("kind", ["ports", "functions", "bond"])
+def test_without_the_interface_the_rail_is_down(kind: str) -> None:
+    """The interface is the netdev of plane 1, or the bond."""
+    world = Planes(kind)
+    info = world.infos[NODE]
+    if kind == "bond":
+        info["interfaces"] = [row for row in info["interfaces"] if row["netdev"] != "rail1"]
+    else:
+        info["nics"] = [row for row in info["nics"] if row["netdev"] != "eth_r0_p0"]
+    world.lose(NODE, RAIL)
+    if kind == "ports":
+        # another netdev has its name: the function still exists
+        only_failure(world.document(), "RV204", NODE, RAIL)
+    else:
+        only_failure(world.document(), {"functions": "RV201", "bond": "RV411"}[kind], NODE, RAIL)
+    assert world.document()["matrix"][NODE][RAIL] == "failed"
 
 
 def test_a_member_that_is_missing_in_the_bond_is_one_failure() -> None:

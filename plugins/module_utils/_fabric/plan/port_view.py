@@ -75,12 +75,6 @@ def leaf_of(port: Values, function: Values) -> dict[str, t.Any]:
     return dict(port.get("leaf") or {}, **(function.get("leaf") or {}))
 
 
-def planes_of(port: Values) -> t.Sequence[Values]:
-    """Return the planes over which the NIC balances in hardware, in order; empty without hardware balancing."""
-    planes: t.Sequence[Values] = (port.get("planes") or {}).get("ports") or ()
-    return planes
-
-
 def rdma_netdev(port: Values) -> str | None:
     """Return the netdev that has the RDMA device: the interface, or the parent of a VLAN."""
     parent = (port.get("lower") or {}).get("parent")

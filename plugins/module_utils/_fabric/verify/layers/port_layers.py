@@ -52,8 +52,10 @@ def driver(run: Run) -> None:
         if "link" in run.layers and _judged_by_link(run, live, port):
             continue
         planned = functions(port)
-        # the layer link reports the members that a bond is missing
+        # the layer link reports the members that a bond is missing, and planes that are missing
         present = [each for each in planned if (live.nic(each) or {}).get("netdev")] or planned[:1]
+        if planes_of(port) and not port.get("lower") and not (live.nic(port) or {}).get("netdev"):
+            present = [port]  # without the interface, the planes carry nothing
         for function in present:
             _nic(run, report, port, function, live)
 
@@ -272,7 +274,9 @@ def _device(run: Run, report: NodeReport, port: Row, live: Live, planes: t.Seque
     if not live.part("rdma"):
         return
     device = live.device(port)
-    if device is None or (planned.get("port") and device["netdev"] and device["netdev"] not in live.rdma_netdevs(port)):
+    # a plane with the netdev of another one is reported by itself
+    elsewhere = device and device["netdev"] and device["netdev"] not in live.rdma_netdevs(port)
+    if device is None or (planned.get("port") and elsewhere and not planes):
         _no_device(run, report, port, live)
     elif planned["name"] and device["device"] != planned["name"]:
         run.fail("RV406", name, rail, "RDMA device", expected=planned["name"], found=device["device"])
