@@ -139,7 +139,9 @@ gathered:
               install DOCA-OFED for the kernel 6.8.0-90-generic, then the GPU driver again: nvidia-peermem is built
               against it
     gpus:
-      description: The NVIDIA GPUs, with their generation by PCI device number.
+      description:
+        - The NVIDIA GPUs, with their generation by PCI device number.
+        - On a node without them, the GPUs of AMD; C(generation) is then null.
       type: list
       elements: dict
       sample:

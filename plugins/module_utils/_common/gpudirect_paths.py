@@ -184,11 +184,17 @@ def dmabuf_obstacles(inputs: Inputs) -> list[Obstacle]:
         found.append(Obstacle(message % inputs.generation.capitalize(), "use nvidia-peermem, or newer GPUs", True))
     elif not found:
         found += _driver_obstacles(inputs, inputs.driver)
+    return found + kernel_obstacles(inputs)
+
+
+def kernel_obstacles(inputs: Inputs) -> list[Obstacle]:
+    """Return the reasons why the kernel and its RDMA core cannot import DMA-BUF."""
+    found = []
     if inputs.shared_buffer is False:
         message = "the kernel %s is built without CONFIG_DMA_SHARED_BUFFER" % inputs.kernel
         found.append(Obstacle(message, "boot a kernel that has it, such as the distribution's own"))
     if inputs.core_dmabuf is False:
-        message = "%s does not export %s, so NIC drivers cannot import DMA-BUF" % (_core(inputs), EXPORT_DMABUF)
+        message = "%s does not export %s, so NIC drivers cannot import DMA-BUF" % (core(inputs), EXPORT_DMABUF)
         remedy = "boot Linux 5.12 or later, or a distribution's kernel that has it, with the NIC driver built for it"
         found.append(Obstacle(message, remedy))
     elif inputs.core_dmabuf is None and version(inputs.kernel) < KERNEL_DMABUF:
@@ -228,7 +234,7 @@ def peermem_obstacles(inputs: Inputs) -> list[Obstacle]:
         return found
     if inputs.core_peermem is False or (inputs.core_peermem is None and inputs.stack == INBOX):
         # other obstacles of the module are not reported: it must be rebuilt after this one
-        message = "%s does not export %s" % (_core(inputs), EXPORT_PEERMEM)
+        message = "%s does not export %s" % (core(inputs), EXPORT_PEERMEM)
         remedy = "install DOCA-OFED for the kernel %s, then the GPU driver again: nvidia-peermem is built against it"
         found.append(Obstacle(message, remedy % inputs.kernel))
     elif inputs.module == CONTAINED:
@@ -271,6 +277,12 @@ def _missing(inputs: Inputs) -> list[Obstacle]:
     found = []
     if inputs.driver is None:
         found.append(Obstacle("the NVIDIA driver is not installed", "install it, or use the GPU Operator"))
+    return found + missing_core(inputs)
+
+
+def missing_core(inputs: Inputs) -> list[Obstacle]:
+    """Return the missing RDMA core; empty if it exists."""
+    found = []
     if inputs.stack is None:
         message = "the RDMA core (ib_core) is missing for the kernel %s" % inputs.kernel
         remedy = "install the NIC driver, or the distribution's package with its InfiniBand modules"
@@ -290,7 +302,8 @@ def _before(generation: str, limit: str) -> bool:
     return GENERATIONS.index(generation) < GENERATIONS.index(limit)
 
 
-def _core(inputs: Inputs) -> str:
+def core(inputs: Inputs) -> str:
+    """Return the name of the RDMA core for messages."""
     if inputs.stack == OFED:
         return "the RDMA core of OFED%s" % (" " + inputs.stack_version if inputs.stack_version else "")
     return "the inbox RDMA core of the kernel %s" % inputs.kernel
@@ -299,14 +312,14 @@ def _core(inputs: Inputs) -> str:
 def _why_dmabuf(inputs: Inputs) -> str:
     return "the open kernel modules of the GPU driver %s export DMA-BUF, and %s imports it" % (
         inputs.driver,
-        _core(inputs),
+        core(inputs),
     )
 
 
 def _why_peermem(inputs: Inputs) -> str:
     if inputs.module == LOADED:
         return "nvidia-peermem is loaded"
-    return "%s has the peer memory interface, and nvidia-peermem is built against it" % _core(inputs)
+    return "%s has the peer memory interface, and nvidia-peermem is built against it" % core(inputs)
 
 
 def _messages(obstacles: t.Sequence[Obstacle]) -> str:

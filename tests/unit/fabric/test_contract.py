@@ -26,6 +26,8 @@ KINDS = ("ib-compute-roce-storage", "vlan-roce")
 # Keys that only ports with a bond or VLAN, or with an interface of others, have, and the inventories with such ports.
 LOWER = ("lower", "managed")
 LOWERS = ("bonded-roce", "vlan-roce")
+# The key of ports whose NICs take only a part of the QoS, and the inventory with such ports.
+NIC, NICS = ("qos_on_nic",), ("mi355x-pollara",)
 
 
 def _page(name: str) -> str:
@@ -53,9 +55,10 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
         found = plan.node_vars(planned)
         assert list(found) == [key for key in found if key in node] and set(found) == set(node)
         for each in found["ports"]:
-            optional = {*KIND, *LOWER, "nccl"}
+            optional = {*KIND, *LOWER, *NIC, "nccl"}
             assert set(each) - optional == set(port) - optional
             assert name in LOWERS or not set(each) & set(LOWER)
+            assert (name in NICS) == bool(set(each) & set(NIC))
             if "lower" in each:
                 assert set(each["lower"]) == set(port["lower"])
                 assert not each["lower"]["bond"] or set(each["lower"]["bond"]) == set(port["lower"]["bond"])

@@ -4,11 +4,19 @@
 
 from __future__ import annotations
 
+import re
+import typing as t
+from pathlib import Path
+
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import nic_family
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_families
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -44,3 +52,83 @@ def test_marks_that_a_vendor_recommends(nic: str, marks: tuple[int, ...]) -> Non
 @pytest.mark.parametrize("nic", ["irdma", "habanalabs", None])
 def test_marks_without_a_source_are_unknown(nic: str | None) -> None:
     assert nic_families.qos_defaults(nic) is None
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def _tables() -> list[list[list[str]]]:
+    """Return the tables of docs/hardware.md as rows of cells, without the line below the heading."""
+    text = (ROOT / "docs/hardware.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    return [
+        [[cell.strip() for cell in line.strip("|").split(" | ")] for line in block.splitlines() if line[1] != "-"]
+        for block in blocks
+    ]
+
+
+def test_the_page_of_hardware_has_the_facts_of_all_families() -> None:
+    columns = ["`%s`" % name for name in FAMILIES]
+    support, facts, interfaces = [table for table in _tables() if table[0][1:] == columns]
+    families = list(FAMILIES.values())
+    assert [row[0] for row in support[1:]] == list(nic_family.LAYERS)
+    for row in support[1:]:
+        levels = [each.layers[row[0]] for each in families]
+        assert row[1:] == ["%s (%s)" % (each.level, each.tested) for each in levels]
+    for row in interfaces[1:]:
+        assert row[1:] == [each.layers[row[0]].note for each in families]
+    rows = {row[0]: row[1:] for row in facts}
+    assert rows["PCI vendor ID"] == ["`%s`" % each.pci_vendor for each in families]
+    assert rows["RDMA devices"] == ["`%s`" % each.rdma_name for each in families]
+    assert rows["tool of the vendor"] == ["`%s`" % each.tool for each in families]
+    assert rows["CNPs, by the vendor"] == [
+        "DSCP %s, priority %s" % each.qos_defaults.mark("cnp_") if each.qos_defaults else "unknown" for each in families
+    ]
+
+
+# -- the plan ----------------------------------------------------------------------------------------------------------
+
+
+def _plan(name: str, **changed: str) -> dict[str, t.Any]:
+    text = (ROOT / "inventories" / name / "fabric.yml").read_text(encoding="utf-8")
+    for old, new in changed.items():
+        assert old in text
+        text = text.replace(old, new)
+    outcome = lint(text.encode())
+    assert outcome.plan, outcome.findings
+    document: dict[str, t.Any] = outcome.plan.document()
+    return document
+
+
+def test_qos_that_ionic_does_not_take_is_not_set_on_its_ports() -> None:
+    document = _plan("mi355x-pollara")
+    port = document["nodes"][0]["ports"][0]
+    planned, on_nic = document["fabric"]["qos"], port["qos_on_nic"]
+    kept = {key for key in planned if on_nic[key] == planned[key]}
+    assert kept == {"priority", "dscp", "tclass", "rdma_cm_tos", "nccl", "ets", "buffers"}
+    assert planned["ets"] is None and planned["buffers"] is None
+    (options,) = {str(each["qos"]) for each in port_options([port], "roce_qos")}
+    assert options == str(on_nic)
+    # the leaves and NCCL use the whole plan
+    assert planned["pfc"] == [0, 0, 0, 1, 0, 0, 0, 0] and planned["nccl"] == {"NCCL_IB_TC": "98"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("nic: ionic", "nic: mlx5"), ("nic: ionic", "nic: bnxt_re")])
+def test_ports_of_other_families_have_the_qos_of_the_fabric(old: str, new: str) -> None:
+    ports = [port for node in _plan("mi355x-pollara", **{old: new})["nodes"] for port in node["ports"]]
+    assert ports and not any("qos_on_nic" in port for port in ports)
+
+
+def test_e810_gets_pfc_and_no_congestion_control() -> None:
+    port = _plan("thor2", bnxt_re="irdma")["nodes"][0]["ports"][0]
+    assert port["qos_on_nic"]["ecn"] is None and port["qos_on_nic"]["pfc"] == [0, 0, 0, 1, 0, 0, 0, 0]
+
+
+def test_cnps_of_thor2_have_priority_7_without_a_finding() -> None:
+    text = (ROOT / "inventories/thor2/fabric.yml").read_text(encoding="utf-8")
+    assert lint(text.encode()).findings == []
+    # without the name of the NIC, a DSCP of 48 on priority 7 differs from what devices do by default
+    assert [each.code for each in lint(text.replace("    nic: bnxt_re\n", "").encode()).findings] == ["RY705"]
+    other = lint(text.replace("cnp_priority: 7", "cnp_priority: 6").encode()).findings
+    assert [(each.code, each.place) for each in other] == [("RY554", "qos.cnp_priority")]
+    assert "the vendor's value for bnxt_re is 7 (Juniper" in other[0].message

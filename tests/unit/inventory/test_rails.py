@@ -36,11 +36,13 @@ NODES = {
     "ib-compute-roce-storage": 32,
     "infiniband-sriov": 32,
     "ipoib": 4,
+    "mi355x-pollara": 8,
     "mixed-models": 12,
     "node-first": 8,
     "routed-31": 128,
     "slurm": 8,
     "sriov-roce-prefix": 16,
+    "thor2": 4,
 }
 
 
@@ -62,6 +64,10 @@ class _Display:
 
     def __init__(self, warnings: list[str]) -> None:
         self.warning = warnings.append
+
+    def display(self, text: str, stderr: bool) -> None:
+        """Notes: findings that the file suppresses with a reason."""
+        assert text.startswith("[NOTE]: ") and stderr
 
 
 def parse(path: Path, warnings: list[str] | None = None) -> InventoryData:

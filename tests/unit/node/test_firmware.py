@@ -542,6 +542,15 @@ def test_without_names_all_cards_are_read(lab: Lab) -> None:
     assert [row["pci"] for row in state["ports"]] == [FIRST, SECOND, OTHER]
 
 
+@pytest.mark.parametrize("vendor", ["14e4", "1dd8", "8086"])
+def test_a_card_of_another_vendor_is_refused_before_the_tool_runs(lab: Lab, vendor: str) -> None:
+    pci = lab.tree.function("pci0000:00/0000:00:03.0/0000:0d:00.0", vendor=vendor)
+    with pytest.raises(RailyardError) as caught:
+        lab.firmware({"pci": FIRST}, {"pci": pci, "num_of_vfs": 8})
+    assert caught.value.place == "ports[1]"
+    assert "%s is a NIC of the PCI vendor %s" % (pci, vendor) in caught.value.message
+
+
 def test_an_error_of_one_card_does_not_hide_the_others(lab: Lab) -> None:
     lab.change(failures=[{"command": "query", "out": "-E- Failed to open the device", "device": OTHER, "times": 9}])
     with pytest.raises(RailyardError) as caught:

@@ -707,3 +707,77 @@ def test_reading_this_machine_changes_nothing() -> None:
     state = GpuDirect({}, System()).observe()
     assert state["path"] in ("dmabuf", "peermem", "none")
     assert gpu_observed.look(System()).inputs.kernel == os.uname().release
+
+
+# -- GPUs of AMD -------------------------------------------------------------------------------------------------------
+
+
+def amd(host: Host) -> Host:
+    """The same server with GPUs of AMD and amdgpu of AMD's packages."""
+    for name in ("nvidia", "nvidia-peermem"):
+        host.remove(name)
+    for name in ("nvidia", "nvidia_peermem"):
+        (host.root / "sys/module" / name / "initstate").unlink(missing_ok=True)
+    for number in (0, 1):
+        host.function("pci0000:00/0000:00:0%d.0/0000:%d5:00.0" % (number + 1, number), "0x120000", "1002", "75a3")
+    host.module("amdgpu", "updates/dkms", info="version: 6.16.13\n")
+    host.load("amdgpu")
+    host.write("/sys/module/amdgpu/version", "6.16.13")
+    return host
+
+
+OFF = "CONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\nCONFIG_DMABUF_MOVE_NOTIFY=y"
+
+
+def test_amdgpu_uses_dmabuf_without_a_module(tmp_path: Path) -> None:
+    host = amd(Host(tmp_path, gpu=None))
+    state = host.direct("dmabuf").observe()
+    assert (state["path"], state["choice"]["path"]) == ("dmabuf", "dmabuf")
+    assert "amdgpu 6.16.13 exports DMA-BUF" in state["choice"]["reason"]
+    assert [(row["pci"], row["generation"]) for row in state["gpus"]] == [
+        ("0000:05:00.0", None),
+        ("0000:15:00.0", None),
+    ]
+    for path in ("auto", "dmabuf"):
+        assert act(host.direct(path)) == []
+    assert not any(program[0] == "modprobe" for program in host.commands)
+
+
+def test_a_kernel_without_p2pdma_is_named_and_peer_memory_replaces_it(tmp_path: Path) -> None:
+    host = amd(Host(tmp_path, gpu=None, stack="ofed"))
+    host.write("/boot/config-" + RELEASE, OFF)
+    text = refused(host.direct("dmabuf"))
+    assert "is built without CONFIG_PCI_P2PDMA" in text and "nvidia" not in text.lower()
+    state = host.direct().observe()
+    assert (state["path"], state["choice"]["path"]) == ("none", "none")
+    assert "amdkfd has not registered" in state["choice"]["reason"] and "nvidia" not in state["choice"]["reason"]
+    host.write("/sys/kernel/memory_peers/amdkfd/version", "1.0")
+    state = host.direct().observe()
+    assert (state["path"], state["choice"]["path"]) == ("peermem", "peermem")
+    # amdkfd registers itself: nothing is loaded now or at boot
+    assert act(host.direct()) == [] and act(host.direct("peermem")) == []
+
+
+def test_an_option_that_the_kernel_does_not_know_is_not_missing(tmp_path: Path) -> None:
+    host = amd(Host(tmp_path, gpu=None))
+    host.write("/boot/config-" + RELEASE, "CONFIG_DMA_SHARED_BUFFER=y")
+    assert host.direct().observe()["choice"]["path"] == "dmabuf"
+
+
+def test_amd_gpus_without_their_driver(tmp_path: Path) -> None:
+    host = amd(Host(tmp_path, gpu=None))
+    host.remove("amdgpu")
+    (host.root / "sys/module/amdgpu/initstate").unlink()
+    assert "amdgpu is missing for the kernel" in refused(host.direct("dmabuf"))
+
+
+def test_gdrcopy_is_refused_with_gpus_of_amd(tmp_path: Path) -> None:
+    host = amd(Host(tmp_path, gpu=None))
+    assert "is a module for NVIDIA's GPUs" in refused(host.direct("dmabuf", gdrcopy=True))
+
+
+def test_a_node_with_gpus_of_both_is_judged_by_nvidia(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.function("pci0000:00/0000:00:02.0/0000:05:00.0", "0x120000", "1002", "75a3")
+    state = host.direct().observe()
+    assert [row["generation"] for row in state["gpus"]] == ["hopper"] and "open kernel modules" in str(state["choice"])

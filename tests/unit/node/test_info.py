@@ -94,6 +94,24 @@ def test_one_socket_without_gpus(tmp_path: Path) -> None:
     assert (found["nics"][0]["gpus"], found["nics"][0]["gpu_proximity"]) == ([], None)
 
 
+def test_gpus_of_amd_have_the_numbers_of_amdkfd(tmp_path: Path) -> None:
+    """A processor has no SIMDs, and a partitioned GPU has several nodes."""
+    tree = Tree(tmp_path)
+    for bus in ("0d", "26", "5d"):
+        tree.function("pci0000:00/0000:00:01.0/0000:%s:00.0" % bus, "0x120000", "1002", "75a3")
+    assert [row["pci"][5:7] for row in node(tree).look(["gpus"])["gpus"]] == ["0d", "26", "5d"]
+    nodes = [(0, 0, 0), (1, 304, 0x26), (2, 152, 0x0D), (3, 152, 0x0D), (10, 304, 0x5D)]
+    for number, simds, bus in nodes:
+        text = "cpu_cores_count 0\nsimd_count %d\nlocation_id %d\ndomain 0\n" % (simds, bus << 8)
+        tree.write("/sys/class/kfd/kfd/topology/nodes/%d/properties" % number, text)
+    found = node(tree).look(["gpus"])["gpus"]
+    assert [(row["index"], row["pci"], row["maker"]) for row in found] == [
+        (0, "0000:26:00.0", "amd"),
+        (1, "0000:0d:00.0", "amd"),
+        (2, "0000:5d:00.0", "amd"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "vendor", "is_gpu"),
     [

@@ -258,6 +258,119 @@ def test_statistics_of_all_vendors_are_read(acme: Acme, monkeypatch: pytest.Monk
     assert rows == {"rail1": [Statistic("rx_pause", "3", 4), Statistic("tx_pause", "5", 7)]}
 
 
+# -- vendors beside NVIDIA ---------------------------------------------------------------------------------------------
+
+
+def bnxt(tmp_path: Path, **values: str) -> QosKernel:
+    """Two ports of bnxt_en whose bnxt_re has the files that the kernel's driver has in debugfs."""
+    kernel = acme_qos(tmp_path, "14e4")
+    for number in (1, 2):
+        kernel.tree.driver("0000:%02x:00.0" % number, "bnxt_en")
+        for name, value in dict(CC_CONFIG, **values).items():
+            kernel.tree.write("/sys/kernel/debug/bnxt_re/0000:%02x:00.0/cc_config/%s" % (number, name), value)
+    return kernel
+
+
+CC_CONFIG = {"enable_cc": "0", "alt_vlan_dscp": "0", "alt_vlan_pcp": "0", "tos_dscp": "26"}
+CNP = {"enable": True, "np": [3], "rp": [3], "cnp_dscp": 48, "cnp_priority": 7}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "driver", "module"),
+    [
+        ("15b3", "mlx5_core", "mlx5_ib"),
+        ("14e4", "bnxt_en", "bnxt_re"),
+        ("1dd8", "ionic", "ionic_rdma"),
+        ("8086", "ice", "irdma"),
+        ("1da3", "habanalabs", "habanalabs_ib"),
+        # other drivers of these vendors have other interfaces
+        ("8086", "igb", ""),
+        ("14e4", "tg3", ""),
+        ("1dd8", "vfio-pci", ""),
+    ],
+)
+def test_a_vendor_is_that_of_the_driver(tmp_path: Path, vendor: str, driver: str, module: str) -> None:
+    tree = Tree(tmp_path)
+    pci = tree.function("pci0000:00/0000:00:01.0/0000:01:00.0", vendor=vendor)
+    tree.driver(pci, driver)
+    assert nic_vendors.of_function(tree.system(), pci).rdma_module == module
+
+
+def test_congestion_control_of_bnxt_re(tmp_path: Path) -> None:
+    kernel = bnxt(tmp_path)
+    one = qos(kernel, ecn=CNP)
+    state = one.observe()
+    changes = [(each.subject, each.attribute, each.before, each.after) for each in one.changes(state)]
+    assert [each for each in changes if each[0] == "rail1" and each[1].startswith("cc_config")] == [
+        ("rail1", "cc_config/alt_vlan_dscp", 0, 48),
+        ("rail1", "cc_config/alt_vlan_pcp", 0, 7),
+        ("rail1", "cc_config/enable_cc", 0, 1),
+    ]
+    after = converge(one, state, one.changes(state), [])
+    ecn = after["ports"][0]["qos"]["ecn"]
+    assert ecn == {"interface": "debugfs", "np": None, "rp": None, "cnp_dscp": 48, "cnp_priority": 7}
+    # the DSCP of RoCE packets is not a setting of ECN
+    assert kernel.read("/sys/kernel/debug/bnxt_re/0000:02:00.0/cc_config/tos_dscp") == "26"
+    assert one.changes(one.observe()) == []
+
+
+def test_bnxt_re_without_debugfs_refuses_ecn(tmp_path: Path) -> None:
+    kernel = acme_qos(tmp_path, "14e4")
+    for number in (1, 2):
+        kernel.tree.driver("0000:%02x:00.0" % number, "bnxt_en")
+    with pytest.raises(Errors) as caught:
+        one = qos(kernel, ecn=CNP)
+        one.changes(one.observe())
+    assert "rail1 (driver bnxt_en) does not support ECN (no directory cc_config" in str(caught.value.errors[0])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "driver", "remedy"),
+    [
+        ("1dd8", "ionic", "nicctl update qos"),
+        ("1da3", "habanalabs", "use a NIC and a driver that support it"),
+        ("f00d", "other", "use a NIC and a driver that support it"),
+    ],
+)
+def test_a_driver_without_dcb_gets_only_the_marks_of_connections(
+    tmp_path: Path, vendor: str, driver: str, remedy: str
+) -> None:
+    """PFC of ionic is set with nicctl, and the kernel's marks of RDMA connections do not need DCB."""
+    kernel = acme_qos(tmp_path, vendor)
+    for number in (1, 2):
+        kernel.tree.driver("0000:%02x:00.0" % number, driver)
+        kernel.dcb.netdevs["rail%d" % number] = None
+    one = qos(kernel, pfc=[0, 0, 0, 1, 0, 0, 0, 0], rdma_cm_tos=98)
+    with pytest.raises(Errors) as caught:
+        one.changes(one.observe())
+    assert {each.message for each in caught.value.errors} == {
+        "rail%d (driver %s) does not support DCB" % (number, driver) for number in (1, 2)
+    }
+    assert remedy in caught.value.errors[0].remedy
+    one = qos(kernel, rdma_cm_tos=98)
+    after = converge(one, one.observe(), one.changes(one.observe()), [])
+    assert {each["rdma_cm_tos"] for row in after["ports"] for each in row["rdma"]} == {98}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rx_pfc_ena_frames_pri3", ("rx_pause", "3")),
+        ("tx_pfc_ena_frames_pri7", ("tx_pause", "7")),
+        ("frames_rx_pripause", ("rx_pause", None)),
+        ("frames_tx_pripause", ("tx_pause", None)),
+        ("rx_priority_3_xoff.nic", ("rx_pause", "3")),
+        # all frames of a priority, and the end of a pause
+        ("frames_rx_pri_3", None),
+        ("rx_priority_3_xon.nic", None),
+        ("rx_pfc_ena_frames_pri8", None),
+    ],
+)
+def test_pause_frames_of_all_vendors(name: str, expected: tuple[str, str | None] | None) -> None:
+    found = [each.statistic(name) for each in nic_vendors.every()]
+    assert [each for each in found if each] == ([expected] if expected else [])
+
+
 # -- the driver --------------------------------------------------------------------------------------------------------
 
 

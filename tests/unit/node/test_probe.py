@@ -39,6 +39,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_r
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.perftest_servers import Servers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 from tests.playbook import ROOT
+from tests.unit.node.trees import Tree
 from tests.waiting import wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
@@ -330,6 +331,38 @@ def test_gpu_memory_is_used_if_the_program_supports_it(
     assert [each for each in runner.asked if "cuda" in each] == asked
     # not requested
     assert probe.transfer(spec, options(), system)["gpu"] is False and not any("cuda" in each for each in runner.asked)
+
+
+ROCM = "      --use_rocm=<rocm device id> Use ROCm\n      --use_rocm_dmabuf Use ROCm DMA-BUF\n"
+
+
+@pytest.mark.parametrize(
+    ("help_text", "peer_memory", "asked"),
+    [
+        # a program for GPUs of NVIDIA does not read memory of AMD's
+        (CUDA, False, []),
+        (ROCM, False, ["--use_rocm=1", "--use_rocm_dmabuf"]),
+        (CUDA + ROCM, True, ["--use_rocm=1"]),
+        (ROCM.splitlines()[0], False, ["--use_rocm=1"]),
+    ],
+)
+def test_memory_of_amds_gpus_is_used_by_the_number_of_the_gpu(
+    perftest: t.Callable[..., tuple[Perftest, System]],
+    tmp_path: Path,
+    help_text: str,
+    peer_memory: bool,
+    asked: list[str],
+) -> None:
+    runner, system = perftest(CommandResult(0, TABLE, ""), help_text)
+    tree = Tree(tmp_path)
+    for bus in ("0d", "26"):
+        tree.function("pci0000:00/0000:00:01.0/0000:%s:00.0" % bus, "0x120000", "1002", "75a3")
+    if peer_memory:
+        tree.write("/sys/kernel/memory_peers/amdkfd/version", "1.0")
+    spec = target(source="172.16.11.201", address="172.16.11.202", port=40000)
+    result = probe.transfer(dict(spec, gpu="0000:26:00.0"), options(), system)
+    assert (result["gpu"], result["error"]) == (bool(asked), "")
+    assert [each for each in runner.asked if "cuda" in each or "rocm" in each] == asked
 
 
 # -- rails without addresses -------------------------------------------------------------------------------------------

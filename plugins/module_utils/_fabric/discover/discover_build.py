@@ -49,6 +49,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     COMPUTE,
+    GPU_VENDORS,
     Fabric,
     Group,
     Node,
@@ -66,6 +67,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     trailing_number,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
 
 # Slots that a port gets where the addresses are enough.
 _PODS = 8
@@ -346,6 +348,13 @@ class Builder:
         soft = {nic.soft for nic in nics}
         if len(soft) == 1:
             profile.soft_rdma = nics[0].soft
+        # the plan of files without these keys is the one for NVIDIA
+        families = {nic.family for nic in nics}
+        if len(families) == 1 and families.isdisjoint({None, MLX5.name}):
+            profile.nic = nics[0].family
+        makers = {each.partition(":")[0] for each in model.nodes[0].models}
+        if len(makers) == 1 and makers.issubset(GPU_VENDORS[1:]):
+            profile.gpu_vendor = makers.pop()
         if model.nodes[0].gpus:
             profile.gpus = dict(model.nodes[0].gpus)
         profile.gpu_distance = model.choice.distance

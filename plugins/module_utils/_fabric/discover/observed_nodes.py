@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.o
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import family_of
 
 SOFT = ("rxe", "siw")
 T = t.TypeVar("T")
@@ -145,6 +146,7 @@ def _nic(key: str, row: Row, near: dict[int, str], devices: _Devices) -> Nic:
         layer=row.get("link_layer") or port.get("link_layer") or "ethernet",
         card=str(row.get("serial") or pci.rpartition(".")[0]),
         near=near,
+        family=family_of(str(row.get("vendor")), row.get("driver")),
         slot=row.get("slot"),
         speed=int(speed) // 1000 if speed and speed >= 1000 else int(rate) if rate else None,
         mtu=row.get("mtu"),

@@ -38,6 +38,7 @@ class Nic:
     :param pci: the function, of a bond the first one.
     :param netdev: the interface.
     :param card: serial number or PCI device, which all functions of a card have in common.
+    :param family: the name of the family of NICs, if the vendor has one.
     :param near: index of a GPU -> how near it is.
     :param speed: in Gb/s, of each function.
     :param mtu: in bytes.
@@ -67,6 +68,7 @@ class Nic:
     layer: str
     card: str
     near: dict[int, str]
+    family: str | None = None
     slot: str | None = None
     speed: int | None = None
     mtu: int | None = None

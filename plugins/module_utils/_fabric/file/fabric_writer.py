@@ -326,6 +326,7 @@ def _profile(profile: Profile) -> Data:
         **_node_settings(profile, profile.soft_rdma, profile.nic),
         **profile.expected,
         gpus=gpus,
+        gpu_vendor=profile.gpu_vendor,
         gpu_distance=profile.gpu_distance,
         ports=_ports(profile.ports),
         other_ports={

@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     DISTANCES,
+    GPU_VENDORS,
     ROLES,
     Fabric,
     Group,
@@ -81,6 +82,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
         return profile
     _read_settings(profile, section, report)
     profile.gpus = _gpus(section, report)
+    profile.gpu_vendor = section.choice("gpu_vendor", GPU_VENDORS)
     profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
     profile.expected = expected(section)
     ports = section.section("ports", "add its ports by rail, such as gpu01: {netdev: enp11s0f0np0}")

@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import LOSSLESS, LOSSY
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import qos_defaults
 
 _FABRIC = "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov, vfs: {%s}}\n"
 
@@ -71,7 +72,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 def _section(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail], report: Report) -> None:
     """Check the QoS of these rails."""
     contradicting = _profile(qos, report)
-    _priorities(qos, report)
+    _priorities(qos, variants, report)
     if not contradicting:
         _pfc(qos, report)
     if qos.trust == "pcp":
@@ -219,7 +220,7 @@ ONE_DSCP = rule(
 )
 
 
-def _priorities(qos: Qos, report: Report) -> None:
+def _priorities(qos: Qos, variants: Variants, report: Report) -> None:
     """Report DSCP values and priorities with which RoCE and CNPs are not separated."""
     if not _read(qos, report, "priority", "dscp", "cnp_priority", "cnp_dscp"):
         return
@@ -234,7 +235,7 @@ def _priorities(qos: Qos, report: Report) -> None:
         _pausable(qos, qos.where("cnp_priority", "cnp_dscp", "pfc"), "lossless", report)
     if qos.trust == "dscp":
         for kind in ("",) if shared else ("", "cnp_"):
-            _mapped(qos, kind, report)
+            _mapped(qos, variants, kind, report)
 
 
 CNP_LOSSLESS = rule(
@@ -271,11 +272,12 @@ DEFAULT_MAP = rule(
 )
 
 
-def _mapped(qos: Qos, kind: str, report: Report) -> None:
+def _mapped(qos: Qos, variants: Variants, kind: str, report: Report) -> None:
     """Report a DSCP that devices map to another priority by default. ``kind``: the prefix of the keys."""
     dscp, priority = (qos.cnp_dscp, qos.cnp_priority) if kind else (qos.dscp, qos.priority)
-    if dscp >> 3 == priority or (priority, dscp) in qos.of_maker:
-        return  # leaves.md of the plan has the maker's table
+    recommended = (qos_defaults(variant.profile.nic) for variant in variants)
+    if dscp >> 3 == priority or (dscp, priority) in [each and each.mark(kind) for each in recommended]:
+        return
     message = "devices map DSCP %d to priority %d by default, not to %d" % (dscp, dscp >> 3, priority)
     remedy = "set %spriority: %d, or give every switch the same table and suppress this finding" % (kind, dscp >> 3)
     report.add(DEFAULT_MAP, qos.where(kind + "priority", kind + "dscp"), message, remedy)

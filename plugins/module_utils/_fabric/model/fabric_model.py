@@ -39,6 +39,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 
 # Link layer -> the value of the firmware parameter LINK_TYPE.
 LINK_TYPE = {ETHERNET: "eth", INFINIBAND: "ib"}
+# Makers of GPUs, as rail_info names them.
+GPU_VENDORS = ("nvidia", "amd", "habana", "intel")
 # Distances between GPU and port, the nearest first, as nvidia-smi spells them.
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 ROLES = ("storage", "management")
@@ -311,10 +313,12 @@ class NodeSettings:
 class Profile(NodeSettings):
     """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs.
     ``nic``: the family of the NICs of its rail ports, a key of ``nic_families.FAMILIES``; None: unknown.
+    ``gpu_vendor``: one of :data:`GPU_VENDORS`; None: unknown, which is the same as the first.
     """
 
     soft_rdma: str | None = None
     nic: str | None = None
+    gpu_vendor: str | None = None
     gpus: dict[int, str | None] | None = None
     gpu_distance: str | None = None
     expected: dict[str, int] = field(default_factory=dict)

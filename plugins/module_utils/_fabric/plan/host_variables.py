@@ -249,7 +249,7 @@ class PlanOutput:
         if part is None:
             of_variant = variant.ports.get(rail.name) or port
             part = self._parts[key] = self._part(variant, rail, of_variant)
-            optional = port_variables.optional(rail, of_variant)
+            optional = port_variables.optional(self.fabric, variant, rail, of_variant)
             if optional:
                 self._optional_parts[key] = optional
             settings = variant.vfs_on(self.fabric, rail)
@@ -262,7 +262,7 @@ class PlanOutput:
             if own_part is None:
                 ipoib = port_variables.ipoib(self.fabric, variant, rail, port)
                 own_part = dict(port_variables.overridable(variant, rail, port), ipoib=ipoib)
-                own_part.update(port_variables.optional(rail, port))
+                own_part.update(port_variables.optional(self.fabric, variant, rail, port))
                 self._own_parts[own_key] = own_part
             found.update(own_part)
         elif key in self._optional_parts:

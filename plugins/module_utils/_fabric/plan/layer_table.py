@@ -190,7 +190,8 @@ def _qos_port(port: Values) -> Options | None:
     # The NIC below a soft RDMA device applies no QoS to it.
     if port["rdma"]["type"] != "hardware" or ("qos" in port and port["qos"] is None):
         return None
-    return dict(_names(port), **_vf_range(port.get("vfs")), qos=port.get("qos"))
+    qos = port.get("qos_on_nic", port.get("qos"))
+    return dict(_names(port), **_vf_range(port.get("vfs")), qos=qos)
 
 
 def _qos(_node: Values, fabric: Values, ports: Ports) -> Options | None:

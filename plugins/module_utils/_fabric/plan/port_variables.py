@@ -22,6 +22,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Member, Plane
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
+    ECN,
+    MANAGED,
+    QOS,
+    NicFamily,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 
 _MATCH = ("slot", "serial", "mac")
 
@@ -43,9 +50,9 @@ def overridable(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
     }
 
 
-def optional(rail: Rail, port: Port) -> dict[str, t.Any]:
-    """Return the keys that only ports with a bond or VLAN, with several NICs or planes on their rail, or with an
-    interface of others, have."""
+def optional(fabric: Fabric, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
+    """Return the keys that only ports with a bond or VLAN, with several NICs or planes on their rail, with an interface
+    of others, or with a NIC that takes only a part of the QoS have."""
     managed = port.managed is not False
     found: dict[str, t.Any] = {} if managed else {"managed": False}
     if rail.nics > 1:
@@ -59,6 +66,24 @@ def optional(rail: Rail, port: Port) -> dict[str, t.Any]:
             "bond": port.bond.host_variable(managed) if port.bond else None,
             "functions": [_identity(function) for function in port.functions],
         }
+    family = FAMILIES.get(variant.profile.nic or "")
+    qos = fabric.qos_on(rail, variant.profile.nic) if family else None
+    if family and qos:
+        settings = qos_model.host_variable(qos)
+        on_nic = qos_on_nic(settings, family)
+        if on_nic != settings:
+            found["qos_on_nic"] = on_nic
+    return found
+
+
+def qos_on_nic(settings: dict[str, t.Any], family: NicFamily) -> dict[str, t.Any]:
+    """Return the settings of QoS without those for which Railyard knows no interface of this family: they are None."""
+    found = dict(settings)
+    if family.layers[QOS].level != MANAGED:
+        # a change of 802.3x may switch off the PFC that the vendor's tool has set
+        found.update(trust=None, pfc=None, ets=None, buffers=None, global_pause=None, dscp2prio=[])
+    if family.layers[ECN].level != MANAGED:
+        found["ecn"] = None
     return found
 
 

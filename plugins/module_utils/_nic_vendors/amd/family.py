@@ -38,6 +38,8 @@ IONIC = NicFamily(
     qos_defaults=QosDefaults(
         3, 24, 6, 46, "AMD Pensando Pollara benchmarking guide UG1813, as quoted by public set-up notes (2026-11-29)"
     ),
+    # collector.cc of rccl-tests, with its spelling: the firmware names them
+    error_counters=("retry_excd", "outof_buf", "outouf_seq", "pkt_seq_err", "rdma_ack_timeout"),
     layers={
         DRIVER: Support(READ_ONLY, SIMULATED, "name and version of ionic; AMD's packages are not installed"),
         FIRMWARE: Support(READ_ONLY, SIMULATED, "version by ethtool; firmware and profiles are set with nicctl"),
@@ -46,7 +48,7 @@ IONIC = NicFamily(
         QOS: Support(UNKNOWN, UNTESTED, "the kernel's driver has no DCB; nicctl update qos sets it"),
         ECN: Support(UNKNOWN, UNTESTED, "the kernel's driver has no files for it; nicctl update dcqcn sets it"),
         TRAFFIC_CLASS: Support(UNKNOWN, UNTESTED, "no file of the driver; applications set it (NCCL_IB_TC)"),
-        COUNTERS: Support(READ_ONLY, SIMULATED, "hw_counters, and frames_rx_pri_N of ethtool"),
+        COUNTERS: Support(READ_ONLY, SIMULATED, "hw_counters, and frames_rx_pripause of ethtool"),
     },
     sources=(
         "Linux, drivers/infiniband/hw/ionic and drivers/net/ethernet/pensando/ionic (2026-11-29)",

@@ -37,6 +37,9 @@ BNXT_RE = NicFamily(
     qos_defaults=QosDefaults(
         3, 26, 7, 48, "Juniper JVD AI data center with AMD, DCQCN configuration for RDMA traffic on NICs (2026-11-28)"
     ),
+    # hw_counters.c: retransmissions after a timeout, refused sequences, packets out of sequence that were dropped, and
+    # packets that the NIC dropped
+    error_counters=("to_retransmits", "seq_err_naks", "oos_drop", "roce_discards"),
     layers={
         DRIVER: Support(READ_ONLY, SIMULATED, "name and version of bnxt_en; Broadcom's packages are not installed"),
         FIRMWARE: Support(READ_ONLY, SIMULATED, "version by ethtool; parameters are set with niccli"),

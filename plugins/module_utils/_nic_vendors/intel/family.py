@@ -34,6 +34,7 @@ IRDMA = NicFamily(
     has_dcb=True,
     has_dmabuf=True,
     qos_defaults=None,
+    error_counters=(),
     layers={
         DRIVER: Support(READ_ONLY, SIMULATED, "name and version of ice; Intel's packages are not installed"),
         FIRMWARE: Support(READ_ONLY, SIMULATED, "version by ethtool; nvmupdate64e writes images"),
@@ -60,6 +61,7 @@ HABANALABS = NicFamily(
     has_dcb=False,
     has_dmabuf=None,
     qos_defaults=None,
+    error_counters=(),
     layers={
         DRIVER: Support(READ_ONLY, UNTESTED, "name of habanalabs; Intel's packages are not installed"),
         FIRMWARE: Support(UNKNOWN, UNTESTED, "hl-smi --fw-versions shows it"),

@@ -37,6 +37,7 @@ MLX5 = NicFamily(
     qos_defaults=QosDefaults(
         3, 26, 6, 48, "NVIDIA Network Operator 26.10, NIC Configuration Operator, roceOptimized (2026-11-22)"
     ),
+    error_counters=(),
     layers={
         DRIVER: Support(MANAGED, RECORDING, "MLNX_OFED and DOCA-OFED, or the kernel's mlx5_core"),
         FIRMWARE: Support(MANAGED, RECORDING, "mlxconfig, mstconfig and mlxfwreset"),

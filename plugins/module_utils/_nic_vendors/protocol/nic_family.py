@@ -43,6 +43,10 @@ class QosDefaults(t.NamedTuple):
     cnp_dscp: int | None
     source: str
 
+    def mark(self, kind: str) -> tuple[int | None, int | None]:
+        """Return DSCP and priority of RoCE or, with ``kind`` ``cnp_``, of CNPs."""
+        return (self.cnp_dscp, self.cnp_priority) if kind else (self.dscp, self.priority)
+
 
 class Support(t.NamedTuple):
     """How far a layer is supported. ``note``: the interface, or why no interface is used."""
@@ -60,7 +64,8 @@ class NicFamily(t.NamedTuple):
     ``N`` for a number; udev may rename them. ``rdma_ports``: the largest number of ports of one RDMA device. ``tool``:
     the vendor's program for settings that the kernel has no interface for. ``has_dcb``: whether the driver in the
     kernel has DCB, for PFC and ETS. ``has_dmabuf``: whether the driver in the kernel registers DMA-BUF memory.
-    ``qos_defaults``: None: unknown. ``layers``: the support of each of :data:`LAYERS`. ``sources``: of the facts, with
+    ``qos_defaults``: None: unknown. ``error_counters``: words in the names of counters of errors that the names of mlx5
+    do not contain. ``layers``: the support of each of :data:`LAYERS`. ``sources``: of the facts, with
     their date.
     """
 
@@ -74,6 +79,7 @@ class NicFamily(t.NamedTuple):
     has_dcb: bool
     has_dmabuf: bool | None
     qos_defaults: QosDefaults | None
+    error_counters: tuple[str, ...]
     layers: t.Mapping[str, Support]
     sources: tuple[str, ...]
 

@@ -30,6 +30,7 @@ class Node(t.Protocol):
     """The methods of ``_node.core.system.System`` that vendors use."""
 
     def exists(self, path: str) -> bool: ...
+    def link_name(self, path: str) -> str | None: ...
     def read(self, path: str) -> str | None: ...
     def read_int(self, path: str) -> int | None: ...
     def which(self, program: str) -> str | None: ...
@@ -81,6 +82,8 @@ class VfFiles:
 class NicVendor:
     """The NICs of one vendor. This class itself is for NICs of vendors without a folder in ``_nic_vendors``."""
 
+    #: drivers of the PCI functions that the vendor's class is for; empty: all functions with the PCI vendor ID
+    drivers: tuple[str, ...] = ()
     #: kernel module of the RDMA device, for remedies
     rdma_module = ""
     #: remedies if a PF has no SR-IOV, and if it allows fewer VFs
@@ -93,6 +96,8 @@ class NicVendor:
         "ECN (the interface of this driver is unknown)",
         "set qos.ecn to null, and set ECN with the vendor's tool",
     )
+    #: the remedy if the driver has no DCB, for PFC, ETS and the trust
+    no_dcb = "use a NIC and a driver that support it, or leave the port out"
     #: DMA functions, which a NIC has beside its own: PCI device -> description. They are no NICs, and ACS must stay.
     acs_devices: t.Mapping[str, str] = {}
     #: PCI devices of NICs that can balance over several planes in hardware

@@ -17,6 +17,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
 FAMILIES: dict[str, NicFamily] = {family.name: family for family in (MLX5, BNXT_RE, IONIC, IRDMA, HABANALABS)}
 
 
+def family_of(vendor: str, driver: str | None) -> str | None:
+    """Return the name of the family of a PCI function with this vendor ID and driver; None if it is unknown."""
+    for family in FAMILIES.values():
+        if family.pci_vendor == vendor and (not family.drivers or driver in family.drivers):
+            return family.name
+    return None
+
+
 def qos_defaults(nic: str | None) -> QosDefaults | None:
     """Return the QoS that the vendor of a family sets or recommends; None: unknown, also without a family."""
     family = FAMILIES.get(nic or "")

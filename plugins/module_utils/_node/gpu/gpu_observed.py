@@ -11,10 +11,12 @@ import re
 import typing as t
 import zlib
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import amd_gpudirect
 from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import (
+    amd_gpus,
     kernel_modules,
     network_namespaces,
     pci_functions,
@@ -22,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kernel_modules import KernelModules
 
 NVIDIA = "nvidia"
+AMDGPU = "amdgpu"
 PEERMEM = "nvidia_peermem"
 GDRDRV = "gdrdrv"
 #: the predecessor of nvidia-peermem, a separate package
@@ -36,7 +39,11 @@ Row = t.Dict[str, t.Any]
 
 
 class GpuFacts(t.NamedTuple):
-    """The observed state of the node. ``notices``: sentences for warnings."""
+    """The observed state of the node. ``notices``: sentences for warnings. ``best``: the best possible path.
+
+    ``of_amd``: whether the node has GPUs of AMD and none of NVIDIA. ``peer_memory``: whether amdkfd has registered with
+    the peer memory interface.
+    """
 
     inputs: choice.Inputs
     modules: KernelModules
@@ -46,6 +53,9 @@ class GpuFacts(t.NamedTuple):
     peermem: Row
     gdrdrv: Row
     notices: list[str]
+    best: choice.Choice
+    of_amd: bool = False
+    peer_memory: bool = False
 
 
 def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | None = None) -> GpuFacts:
@@ -57,7 +67,8 @@ def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | No
     architecture = architecture or os.uname().machine
     modules = KernelModules(system, architecture)
     gpus = _gpus(system)
-    driver = _driver(system, modules)
+    amd = [] if gpus else _amd_gpus(system)
+    driver = _amd_driver(modules) if amd else _driver(system, modules)
     rdma = _rdma(system, modules)
     at_boot = modules.at_boot()
     peermem = _peermem(system, modules, driver, rdma, at_boot)
@@ -78,8 +89,13 @@ def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | No
         enforced=modules.signatures_enforced(),
         signed=peermem["signed"],
     )
+    if amd:
+        options = _missing_options(system, modules.release)
+        peer = amd_gpus.has_peer_memory(system)
+        best = amd_gpudirect.choose(inputs, options, peer)
+        return GpuFacts(inputs, modules, amd, driver, rdma, peermem, gdrdrv, [], best, True, peer)
     notices = _notices(system, modules, architecture, driver, rdma, peermem, gdrdrv) if gpus or driver else []
-    return GpuFacts(inputs, modules, gpus, driver, rdma, peermem, gdrdrv, notices)
+    return GpuFacts(inputs, modules, gpus, driver, rdma, peermem, gdrdrv, notices, choice.choose(inputs))
 
 
 def _gpus(system: System) -> list[Row]:
@@ -90,6 +106,32 @@ def _gpus(system: System) -> list[Row]:
         device = pci_functions.hexadecimal(system, function, "device") or "0"
         rows.append({"pci": function, "device": device, "generation": choice.generation(int(device, 16))})
     return rows
+
+
+def _amd_gpus(system: System) -> list[Row]:
+    """Return the GPUs of AMD. Their generation is not known, and does not change the choice."""
+    found = []
+    for function in pci_functions.gpu_functions(system):
+        if pci_functions.hexadecimal(system, function, "vendor") == pci_functions.AMD:
+            device = pci_functions.hexadecimal(system, function, "device") or "0"
+            found.append({"pci": function, "device": device, "generation": None})
+    return found
+
+
+def _amd_driver(modules: KernelModules) -> Row | None:
+    """Return amdgpu, as :func:`_driver` does. The one of the kernel has no version of its own."""
+    loaded = modules.loaded(AMDGPU)
+    if not loaded and not modules.path(AMDGPU):
+        return None
+    on_disk = modules.info(AMDGPU).get("version")
+    running = modules.attribute(AMDGPU, "version") if loaded else None
+    return {
+        "version": running or on_disk or "of the kernel %s" % modules.release,
+        "flavour": None,
+        "loaded": loaded,
+        "on_disk": on_disk,
+        "from": HOST,
+    }
 
 
 def _driver(system: System, modules: KernelModules) -> Row | None:
@@ -223,6 +265,18 @@ def _gdrdrv(system: System, modules: KernelModules, at_boot: t.Mapping[str, str]
 
 
 def _shared_buffer(system: System, release: str) -> bool | None:
+    text = _configuration(system, release)
+    return re.search(r"^CONFIG_DMA_SHARED_BUFFER=y$", text, re.MULTILINE) is not None if text else None
+
+
+def _missing_options(system: System, release: str) -> tuple[str, ...]:
+    """Return the options for DMA-BUF of AMD that are off. An option that the kernel does not know is not reported."""
+    text = _configuration(system, release)
+    return tuple(name for name in amd_gpudirect.OPTIONS if re.search(r"^# %s is not set$" % name, text, re.MULTILINE))
+
+
+def _configuration(system: System, release: str) -> str:
+    """Return the configuration of the kernel; empty if it cannot be read."""
     text = system.read_file("/boot/config-" + release) or system.read_file("/lib/modules/%s/config" % release)
     if not text:
         packed = system.read_bytes("/proc/config.gz")
@@ -230,7 +284,7 @@ def _shared_buffer(system: System, release: str) -> bool | None:
             text = gzip.decompress(packed).decode("ascii", "replace") if packed else ""
         except (OSError, EOFError, zlib.error):
             text = ""
-    return re.search(r"^CONFIG_DMA_SHARED_BUFFER=y$", text, re.MULTILINE) is not None if text else None
+    return text
 
 
 def in_use(system: System, modules: KernelModules, name: str) -> list[str]:

@@ -80,11 +80,11 @@ class GpuDirect(Subsystem):
     def observe(self) -> GpuDirectState:
         """Return ``path`` and ``gdrcopy`` in use, the best possible ``choice`` with its reason, and the facts."""
         facts = observed.look(self._system, self._cuda_dmabuf, self._architecture)
-        best = choice.choose(facts.inputs)
+        best = facts.best
         live = choice.NONE
         if not best.obstacles[choice.DMABUF] and facts.driver and facts.driver["loaded"]:
             live = choice.DMABUF
-        elif facts.peermem["loaded"]:
+        elif facts.peermem["loaded"] or facts.peer_memory:
             live = choice.PEERMEM
         state = GpuDirectState(
             path=live,
@@ -129,9 +129,11 @@ class GpuDirect(Subsystem):
         path = str(state["choice"]["path"]) if self._path == choice.AUTO else self._path
         errors: list[RailyardError] = []
         changes: list[Change] = []
+        # amdkfd registers itself: no path of AMD's GPUs needs a module
+        peermem = path == choice.PEERMEM and not facts.of_amd
         # gdrcopy may be None: then gdrdrv is not changed
         for name, row, desired in (
-            (observed.PEERMEM, facts.peermem, path == choice.PEERMEM),
+            (observed.PEERMEM, facts.peermem, peermem),
             (observed.GDRDRV, facts.gdrdrv, self._gdrcopy),
         ):
             with collected(errors):
@@ -152,7 +154,7 @@ class GpuDirect(Subsystem):
             )
         raise_all(errors)
         if self._persist:
-            changes += self._boot_changes(path, facts)
+            changes += self._boot_changes(peermem, facts)
         return changes + self._until_boot.keep([])
 
     def _revert(self, facts: GpuFacts) -> list[Change]:
@@ -192,6 +194,8 @@ class GpuDirect(Subsystem):
 
     def _check(self, name: str, row: observed.Row, facts: GpuFacts) -> None:
         """Refusals before a module is loaded."""
+        if facts.of_amd:
+            raise Refused("is a module for NVIDIA's GPUs", NAMES[name], "remove gdrcopy on nodes with GPUs of others")
         if facts.driver and facts.driver["from"] == observed.CONTAINER:
             # nvidia-peermem of the container is considered by the choice of the path
             if name == observed.PEERMEM or row["loaded"]:
@@ -236,9 +240,10 @@ class GpuDirect(Subsystem):
 
     # -- the next boot ------------------------------------------------------------------------------------------------
 
-    def _boot_changes(self, path: str, facts: GpuFacts) -> list[Change]:
+    def _boot_changes(self, peermem: bool, facts: GpuFacts) -> list[Change]:
+        """``peermem``: whether nvidia-peermem is needed."""
         contained = bool(facts.driver and facts.driver["from"] == observed.CONTAINER)
-        peermem = path == choice.PEERMEM and not contained
+        peermem = peermem and not contained
         gdrdrv = bool(self._gdrcopy) and not contained
         if self._gdrcopy is None:
             gdrdrv = facts.gdrdrv["at_boot"] == LOAD_FILE

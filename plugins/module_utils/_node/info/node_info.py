@@ -396,7 +396,7 @@ class Info:
         ]
 
     def gpus(self) -> list[Row]:
-        """Return the GPUs with the proximity of each NIC, in the order of PCI addresses, which drivers use too."""
+        """Return the GPUs with the proximity of each NIC, in the order in which their drivers number them."""
         system = self._system
         nics = {row["pci"]: (row["pci_path"], row["numa_node"]) for row in self.nics}
         found = []

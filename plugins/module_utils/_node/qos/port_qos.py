@@ -162,17 +162,18 @@ class LivePort:
         if self._system.read("/sys/class/net/%s/type" % self.netdev) == str(ARPHRD_INFINIBAND):
             message = "%s is an InfiniBand port, which has service levels instead of RoCE QoS" % self.netdev
             return [Refused(message, self.place, "leave it out")]
-        if self.dcb is None:
+        if self.dcb is None and spec.uses_dcb:
             parent = self.pci and pci_functions.physical_function(self._system, self.pci)
             if parent:
                 message = "%s is a VF, which does not have DCB" % self.netdev
                 return [Refused(message, self.place, "name its PF, %s" % parent)]
-            return self._missing("DCB", "use a NIC and a driver that support it, or leave the port out")
+            return self._missing("DCB", self._vendor.no_dcb)
         found: list[RailyardError] = []
         if self.firmware_dcbx and not host_dcbx:
             message = "%s: the NIC's firmware negotiates DCB with the switch, which may undo what is set" % self.netdev
             found.append(Refused(message, self.place, "set dcbx: host, or disable DCBX on the switch port"))
-        found += self._dcb_limits(self.dcb, spec)
+        if self.dcb is not None:
+            found += self._dcb_limits(self.dcb, spec)
         if spec.ecn and self.ecn is None:
             found += self._missing(*self._vendor.no_congestion_control)
         if spec.rdma_cm_tos is not None and not [row for row in self.rdma if row["pci"] == self.pci]:

@@ -104,6 +104,12 @@ class QosSpec(t.NamedTuple):
     global_pause: bool | None
     profile: str | None
 
+    @property
+    def uses_dcb(self) -> bool:
+        """Whether a setting needs DCB of the driver."""
+        settings = (self.trust, self.pfc, self.ets, self.prio_buffer, self.buffer_size, self.cable_len)
+        return bool(self.dscp2prio) or any(each is not None for each in settings)
+
 
 def ports(options: Options) -> list[PortReference]:
     """The option ``ports``. Raises all errors at once."""

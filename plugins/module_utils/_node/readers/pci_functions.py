@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 DEVICES = "/sys/bus/pci/devices"
 SLOTS = "/sys/bus/pci/slots"
+KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 NETWORK_CLASS = 0x02
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 # The phys_port_name of the representor of a VF or SF in switchdev mode.
@@ -23,7 +24,8 @@ REPRESENTOR = re.compile(r"([cp]\d+)?pf\d+[vs]f\d+\Z")
 PROXIMITIES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 # Classes of display and 3D controllers and processing accelerators, and vendors of compute GPUs.
 GPU_CLASSES = ("0300", "0302", "0380", "1200")
-GPU_VENDORS = {"10de": "nvidia", "1002": "amd", "1da3": "habana", "8086": "intel"}
+AMD = "1002"
+GPU_VENDORS = {"10de": "nvidia", AMD: "amd", "1da3": "habana", "8086": "intel"}
 # GT/s of one lane -> generation
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
@@ -79,8 +81,11 @@ def network_functions(system: System, vendor: str | None = None) -> list[str]:
 
 
 def gpu_functions(system: System) -> list[str]:
-    """Return the PCI addresses of the GPUs, sorted, which is the order of their drivers."""
+    """Return the PCI addresses of the GPUs in the order in which their drivers number them: sorted or, for GPUs of AMD,
+    in the order of the nodes of amdkfd, which ROCm's libraries use.
+    """
     found = []
+    kfd = False
     for function in system.listdir(DEVICES):
         kind = (hexadecimal(system, function, "class") or "")[:4]
         vendor_name = GPU_VENDORS.get(hexadecimal(system, function, "vendor") or "")
@@ -89,7 +94,32 @@ def gpu_functions(system: System) -> list[str]:
             continue
         if not physical_function(system, function):
             found.append(function)
-    return found
+            kfd = kfd or vendor_name == "amd"
+    order = _kfd_order(system) if kfd else {}
+    return sorted(found, key=lambda each: order.get(each, len(order)))
+
+
+def _kfd_order(system: System) -> dict[str, int]:
+    """Return PCI address -> position in amdkfd's topology; empty while its driver is not loaded.
+
+    Nodes without SIMDs are processors. A partitioned GPU has several nodes. Source: the kernel's
+    ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c``: ``location_id`` is bus, device and function.
+    """
+    order: dict[str, int] = {}
+    numbers = sorted(int(name) for name in system.listdir(KFD_NODES) if name.isdigit())
+    for number in numbers:
+        text = system.read("%s/%d/properties" % (KFD_NODES, number)) or ""
+        values = dict(re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE))
+        place = int(values.get("location_id", 0))
+        if int(values.get("simd_count", 0)):
+            address = "%04x:%02x:%02x.%d" % (
+                int(values.get("domain", 0)),
+                place >> 8 & 0xFF,
+                place >> 3 & 31,
+                place & 7,
+            )
+            order.setdefault(address, len(order))
+    return order
 
 
 def slot_functions(system: System, pci: str) -> list[str]:

@@ -35,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
     both_provable,
     shared_address,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 
 # The share of the bandwidth of link and PCIe that a large RDMA write must reach.
 SHARE = 0.8
@@ -401,6 +402,7 @@ SERIOUS = (
     # without rx_errors, because drivers also count harmless frames there, such as long ones
     *("crc", "symbol", "icrc", "carrier", "out_of_buffer", "local_link", "link_error"),
     *("link_downed", "packet_seq_err", "port_rcv_errors", "local_ack_timeout", "retry_exceeded", "rcvd_seq_err"),
+    *(word for family in FAMILIES.values() for word in family.error_counters),
 )
 
 
