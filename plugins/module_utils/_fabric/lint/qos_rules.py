@@ -7,13 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
-    WARNING,
-    Path,
-    Report,
-    Rule,
-    rule,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import finding
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, rule
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     INFINIBAND,
     Fabric,
@@ -133,7 +128,7 @@ CLASSES = rule(
     "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, qos: {dscp: 34}}\n" + "qos: {dscp: 26}",
     "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}\n"
     "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, qos: {pfc: []}}\n" + "qos: {dscp: 26}",
-    WARNING,
+    finding.WARNING,
     why="NCCL_IB_TC sets one value for all NICs of a job. NCCL does not use storage rails, which can have another.",
 )
 
@@ -166,7 +161,7 @@ MAKERS = rule(
     "RY723 classes-of-makers: NICs whose makers mark RoCE with different DSCPs",
     _MAKERS + "qos: {profile: roce-lossy}",
     _MAKERS + "qos: {profile: roce-lossy, dscp: 26, cnp_dscp: 48}",
-    WARNING,
+    finding.WARNING,
     why="A profile takes the class of the NIC's maker. Switches must map all of them, and a job has one NCCL_IB_TC.",
 )
 
@@ -182,8 +177,9 @@ def _makers(fabric: Fabric, report: Report) -> None:
             if qos and qos.path not in reported and not report.within(qos.path):
                 marks.setdefault((qos.dscp, qos.cnp_dscp), nic)
         if qos and len(marks) > 1:
-            parts = "; ".join("DSCP %d, and CNPs %d, on %s" % (*marked, nic) for marked, nic in marks.items())
-            report.add(MAKERS, qos.where("profile"), "RoCE has " + parts, "set dscp: 26 and cnp_dscp: 48 in qos")
+            parts = ("DSCP %d, and CNPs %d, on %s" % (*marked, nic) for marked, nic in marks.items())
+            message = "RoCE has %s" % "; ".join(parts)
+            report.add(MAKERS, qos.where("profile"), message, "set dscp: 26 and cnp_dscp: 48 in qos")
             reported.add(qos.path)
 
 
@@ -191,7 +187,7 @@ SOFT_RDMA = rule(
     "RY718 qos-on-soft-rdma: QoS on a soft RDMA device",
     "profiles:\n  hgx:\n    soft_rdma: rxe\n" + _PORTS + "qos: {dscp: 26}",
     "profiles:\n  hgx:\n" + _PORTS + "qos: {dscp: 26}",
-    WARNING,
+    finding.WARNING,
 )
 
 
@@ -265,7 +261,7 @@ DEFAULT_MAP = rule(
     "RY705 priority-not-from-dscp: Priority that differs from the devices' default for the DSCP",
     "qos: {dscp: 26, priority: 5}",
     "qos: {dscp: 40, priority: 5}",
-    WARNING,
+    finding.WARNING,
     why="Switches, and NICs after a reset, use DSCP divided by 8 as the priority until they get another table. If the"
     " convention of a vendor differs, such as CNPs with DSCP 48 on priority 7, configure that table on every switch and"
     " NIC, and suppress this finding under lint.",
@@ -294,14 +290,14 @@ UNCONTROLLED = rule(
     "RY708 no-congestion-control: RoCE without PFC and ECN",
     "qos: {pfc: [], ecn: false}",
     "qos: {pfc: [], ecn: true}",
-    WARNING,
+    finding.WARNING,
 )
 
 LOSSLESS_MANY = rule(
     "RY709 many-lossless-priorities: More lossless priorities than switches commonly have buffers for",
     "qos: {pfc: [2, 3, 4]}",
     "qos: {pfc: [3, 4]}",
-    WARNING,
+    finding.WARNING,
     why="Each lossless priority needs its own headroom in every port of every switch.",
 )
 
@@ -309,7 +305,7 @@ LOSSLESS_DEFAULT = rule(
     "RY710 lossless-default-priority: Lossless priority of all unmarked traffic",
     "qos: {pfc: [0, 3]}",
     "qos: {pfc: [3]}",
-    WARNING,
+    finding.WARNING,
 )
 
 
@@ -337,7 +333,7 @@ PCP_UNTAGGED = rule(
     "RY706 untagged-vlan-trust: VLAN priority trusted without a VLAN tag",
     _FABRIC % "count: 4" + "qos: {trust: pcp}",
     _FABRIC % "count: 4, vlan: 100, qos: 3" + "qos: {trust: pcp}",
-    WARNING,
+    finding.WARNING,
 )
 
 PCP_VFS = rule(
@@ -388,14 +384,14 @@ CNP_NOT_STRICT = rule(
     "RY713 cnp-not-strict: CNPs in a traffic class that is not strict",
     "qos: {ets: {strict: [], tc_bw: {0: 40, 3: 55, 6: 5}}}",
     "qos: {ets: {strict: [6], tc_bw: {0: 40, 3: 60}}}",
-    WARNING,
+    finding.WARNING,
 )
 
 CLASS_SHARED = rule(
     "RY714 shared-lossless-class: Traffic class shared by a lossless and another priority",
     "qos: {ets: {prio_tc: {2: 3, 3: 3, 6: 6}}}",
     "qos: {ets: {prio_tc: {2: 2, 3: 3, 6: 6}}}",
-    WARNING,
+    finding.WARNING,
 )
 
 
@@ -432,7 +428,7 @@ BUFFER_SHARED = rule(
     "RY715 shared-lossless-buffer: Receive buffer shared by a lossless and another priority",
     "qos: {buffers: {prio_buffer: {2: 1, 3: 1}}}",
     "qos: {buffers: {prio_buffer: {2: 2, 3: 1}}}",
-    WARNING,
+    finding.WARNING,
 )
 
 BUFFER_NONE = rule(
@@ -445,7 +441,7 @@ BUFFER_SMALL = rule(
     "RY717 lossless-buffer-too-small: Lossless buffer too small for data in flight after a pause",
     "qos: {buffers: {cable_len: 300, buffer_size: {0: 60000, 1: 50000}}}",
     "qos: {buffers: {cable_len: 300, buffer_size: {0: 60000, 1: 80000}}}",
-    WARNING,
+    finding.WARNING,
 )
 
 

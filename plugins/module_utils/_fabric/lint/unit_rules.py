@@ -163,7 +163,7 @@ def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
         for rail in fabric.rails:
             if rail.name not in ports:
                 continue
-            for member in range(1, max(len(ports[rail.name].functions), rail.device_planes) + 1):
+            for member in range(1, max(len(ports[rail.name].functions), leaves.planes(rail)) + 1):
                 leaf, port = leaves.name(unit, rail, member), leaves.port(unit, rail, node.place, member)
                 first = owners.setdefault((leaf, port or ""), (node, rail.name, member))
                 if first == (node, rail.name, member) or (first[0] is node and _one_cable(ports, first[1], rail.name)):

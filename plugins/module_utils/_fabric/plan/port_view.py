@@ -35,15 +35,16 @@ def planes_of(port: Values) -> t.Sequence[Values]:
     """Return the planes over which the NIC distributes the packets of a port; empty without such planes.
 
     Each has ``plane`` (its number, from 1), ``rdma_port``, and ``pci``, ``netdev`` and ``match`` of its function; all
-    are None if the file does not set them. With a unit, each has a ``leaf``.
+    are None if the file does not set them. With a unit, each has a ``leaf``, unless one cable carries all planes.
     """
     found: t.Sequence[Values] = port["planes"]["ports"] if port.get("planes") else ()
     return found
 
 
 def cables(port: Values) -> t.Sequence[Values]:
-    """Return what is connected to a leaf port: each plane, or each function. See :func:`leaf_of`."""
-    return planes_of(port) or functions(port)
+    """Return what is connected to a leaf port: each plane with a leaf of its own, or each function."""
+    planes = planes_of(port)
+    return planes if planes and planes[0].get("leaf") else functions(port)
 
 
 def each_function(port: Values) -> t.Sequence[Values]:

@@ -33,7 +33,7 @@ PORTS = (
     *("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "vfs", "vlan"),
     *("pods_first", "pods_last", "pods_subnet", "pods_first6", "pods_last6", "pods_subnet6"),
     *(*_NAMES, "leaf", "leaf_port", "pods_ranges", "pods_ranges6"),
-    *("bond", "vlan_id", "functions"),
+    *("bond", "vlan_id", "functions", "nic", "planes"),
 )
 OBJECTS = (
     *("kind", "name", "namespace", "rail", "attachment", "nodes", "node", "profile", "resource", "interface", "mtu"),
@@ -44,8 +44,8 @@ LEAVES = (
     *("mtu", "qos_class", "aggregate", "aggregate6"),
     *("plane", "bond", "function"),
 )
-# Columns of files that only fabrics with bonds, VLANs, or planes that NICs balance have.
-OPTIONAL = frozenset(("plane", "bond", "vlan_id", "functions", "function"))
+# Columns of files that only fabrics with bonds or VLANs, or with several NICs per rail or planes per NIC, have.
+OPTIONAL = frozenset(("plane", "bond", "vlan_id", "functions", "function", "nic", "planes"))
 SLOTS = ("node", "rail", "slot", "device", "resource", "address", "address6", "mac", "vf")
 # Kinds of objects, ordered by dependency.
 KINDS = ("policy", "resource", "pool", "network")
@@ -84,6 +84,11 @@ def bond(port: Document) -> str | None:
 def function(values: Document) -> str | None:
     """Return the PCI address of a function below a bond or VLAN, else its netdev, else its other identity."""
     return values.get("pci") or values.get("netdev") or match(values)
+
+
+def has_functions(port: Document) -> bool:
+    """Return whether the functions below a port are named besides it: those of a bond, VLAN or of planes."""
+    return bool(port.get("lower")) or functions(port)[0] is not port
 
 
 def used(columns: t.Sequence[str], rows: t.Iterable[t.Sequence[t.Any]]) -> tuple[list[str], list[list[t.Any]]]:
@@ -129,7 +134,9 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
                 pods.get("ranges6"),
                 bond(port),
                 _section(port, "lower").get("vlan"),
-                [function(each) for each in functions(port)] if port.get("lower") else None,
+                [function(each) for each in functions(port)] if has_functions(port) else None,
+                port.get("nic"),
+                _section(port, "planes").get("count"),
             )
 
 
@@ -267,10 +274,15 @@ def leaves(document: Document) -> list[Leaf]:
                     found[key] = Leaf(*key, *aggregates, [])
                     order[key] = (node.get("unit_number") or 0, port["number"], len(order))
                 row = _leaf_row(node, port, rail, leaf, fabric)
-                below_bond = function(below) if port.get("lower") else None
-                plane = below["plane"] if planes_of(port) else None
-                found[key].rows.append((*row, plane, bond(port), below_bond))
+                plane = below["plane"] if below is not port and planes_of(port) else None
+                named = function(below) if has_functions(port) else _rdma_port(port, below)
+                found[key].rows.append((*row, plane, bond(port), named))
     return [found[key] for key in sorted(found, key=lambda key: order[key])]
+
+
+def _rdma_port(port: Document, plane: Document) -> str | None:
+    """Return the port of the RDMA device that carries a plane, such as ``roce_gpu01:3``; None without one."""
+    return "%s:%d" % (port["rdma"]["name"], plane["rdma_port"]) if plane.get("rdma_port") else None
 
 
 def _leaf_row(node: Document, port: Document, rail: Document, leaf: Document, fabric: Document) -> tuple[t.Any, ...]:

@@ -25,10 +25,10 @@ Document = t.Mapping[str, t.Any]
 # Columns that fit a terminal of 120 characters. The CSV files have all columns.
 _RAILS = ("rail", "kind", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
 _CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
-_PORTS = ("rail", "netdev", "pci", "match", "functions", "rdma", "gpus", "address", "gateway", "mtu", "table")
+_PORTS = ("rail", "netdev", "pci", "match", "planes", "functions", "rdma", "gpus", "address", "gateway", "mtu", "table")
 _OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "ranges")
 _SLOTS = ("node", "rail", "slot", "device", "resource", "address", "mac", "vf")
-_LEAVES = ("leaf_port", "node", "function", "bond", "vlan", "prefix", "gateway", "mtu", "qos_class")
+_LEAVES = ("leaf_port", "node", "plane", "function", "bond", "vlan", "prefix", "gateway", "mtu", "qos_class")
 # Columns in which the terminal shows both families, IPv4 first.
 _BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last", "ranges")
 # Number of ranges of a pool that the terminal shows.
@@ -37,6 +37,7 @@ _PAGE = (
     "leaf_port",
     "node",
     "rail",
+    "plane",
     "function",
     "bond",
     "vlan",

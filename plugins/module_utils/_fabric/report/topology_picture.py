@@ -79,9 +79,12 @@ def topology(document: Document, name: str = "") -> bytes:
 def _rails(document: Document) -> list[_Rail]:
     bases = list(dict.fromkeys(rail.get("base") or rail["name"] for rail in document["rails"]))
     found = []
+    parts: dict[int, int] = {}
     for rail in document["rails"]:
         paint = bases.index(rail.get("base") or rail["name"])
-        turn = ((rail.get("plane") or 1) - 1) + paint // len(RAIL_COLOURS)
+        # NICs and planes of a rail have its colour, and different dashes.
+        part = parts[paint] = parts.get(paint, -1) + 1
+        turn = part + paint // len(RAIL_COLOURS)
         nets = [net for net in (rail.get("subnet"), rail.get("subnet6")) if net]
         found.append(
             _Rail(rail["name"], paint % len(RAIL_COLOURS), DASHES[turn % len(DASHES)], nets[0] if nets else "")
@@ -336,7 +339,8 @@ def _port_lines(port: Document) -> list[str]:
     # The functions below a bond or VLAN have names of their own.
     members = [each.get("netdev") or each.get("pci") for each in functions(port)] if port.get("lower") else []
     below = ["on %s" % ", ".join(filter(None, members))] if any(members) else []
-    return [known, *below, *addresses]
+    planes = ["%d planes" % port["planes"]["count"]] if port.get("planes") else []
+    return [known, *(planes or below), *addresses]
 
 
 def _gpu_text(port: Document) -> str:
