@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import finding
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, rule
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    WARNING,
+    Path,
+    Report,
+    Rule,
+    rule,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     INFINIBAND,
     Fabric,
@@ -61,7 +66,6 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if sections:
         _soft(variants, report)
     _classes(fabric, report)
-    _makers(fabric, report)
 
 
 def _section(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail], report: Report) -> None:
@@ -128,66 +132,36 @@ CLASSES = rule(
     "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, qos: {dscp: 34}}\n" + "qos: {dscp: 26}",
     "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}\n"
     "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, qos: {pfc: []}}\n" + "qos: {dscp: 26}",
-    finding.WARNING,
+    WARNING,
     why="NCCL_IB_TC sets one value for all NICs of a job. NCCL does not use storage rails, which can have another.",
 )
 
 
 def _classes(fabric: Fabric, report: Report) -> None:
-    """Report a compute rail whose packets NCCL would mark with the traffic class of another."""
-    first: tuple[Rail, Qos] | None = None
+    """Report a compute rail whose packets NCCL would mark with the traffic class of another, or of other NICs on it."""
+    nics = sorted({profile.nic or "" for profile in fabric.profiles.values()})
+    first: tuple[str, Qos] | None = None
     for rail in fabric.compute_rails:
-        qos = fabric.qos_on(rail)
-        if qos is None or report.within(qos.path):
-            continue
-        first = first or (rail, qos)
-        if (qos.dscp, qos.ecn) != (first[1].dscp, first[1].ecn):
-            message = "%s has DSCP %d%s, and %s has DSCP %d%s" % (
-                *(rail.name, qos.dscp, "" if qos.ecn else " without ECN"),
-                *(first[0].name, first[1].dscp, "" if first[1].ecn else " without ECN"),
-            )
-            place = qos.path if rail.qos is not None else first[1].path
-            report.add(CLASSES, place, message, "give all compute rails one dscp and one ecn")
-
-
-_MAKERS = (
-    "profiles:\n  pollara:\n    nic: ionic\n"
-    + _PORTS
-    + "  cx7:\n    nic: mlx5\n"
-    + _PORTS
-    + "nodes:\n  ai-1: {profile: pollara, address: 10.1.16.1}\n  ai-2: {profile: cx7, address: 10.1.16.2}\n"
-)
-MAKERS = rule(
-    "RY723 classes-of-makers: NICs whose makers mark RoCE with different DSCPs",
-    _MAKERS + "qos: {profile: roce-lossy}",
-    _MAKERS + "qos: {profile: roce-lossy, dscp: 26, cnp_dscp: 48}",
-    finding.WARNING,
-    why="A profile takes the class of the NIC's maker. Switches must map all of them, and a job has one NCCL_IB_TC.",
-)
-
-
-def _makers(fabric: Fabric, report: Report) -> None:
-    """Report a section whose profile gives NICs of different makers different DSCPs."""
-    nics = sorted({profile.nic for profile in fabric.profiles.values() if profile.nic})
-    reported: set[Path] = set()
-    for rail in fabric.compute_rails if len(nics) > 1 else ():
-        marks: dict[tuple[int, int], str] = {}
-        for nic in nics:
+        for nic in nics if len(nics) > 1 else ("",):
             qos = fabric.qos_on(rail, nic)
-            if qos and qos.path not in reported and not report.within(qos.path):
-                marks.setdefault((qos.dscp, qos.cnp_dscp), nic)
-        if qos and len(marks) > 1:
-            parts = ("DSCP %d, and CNPs %d, on %s" % (*marked, nic) for marked, nic in marks.items())
-            message = "RoCE has %s" % "; ".join(parts)
-            report.add(MAKERS, qos.where("profile"), message, "set dscp: 26 and cnp_dscp: 48 in qos")
-            reported.add(qos.path)
+            if qos is None or report.within(qos.path):
+                continue
+            name = "%s on NICs of %s" % (rail.name, nic) if nic else rail.name
+            first = first or (name, qos)
+            if (qos.dscp, qos.ecn) != (first[1].dscp, first[1].ecn):
+                message = "%s has DSCP %d%s, and %s has DSCP %d%s" % (
+                    *(name, qos.dscp, "" if qos.ecn else " without ECN"),
+                    *(first[0], first[1].dscp, "" if first[1].ecn else " without ECN"),
+                )
+                place = qos.path if rail.qos is not None else first[1].path
+                report.add(CLASSES, place, message, "give all compute rails one dscp and one ecn")
 
 
 SOFT_RDMA = rule(
     "RY718 qos-on-soft-rdma: QoS on a soft RDMA device",
     "profiles:\n  hgx:\n    soft_rdma: rxe\n" + _PORTS + "qos: {dscp: 26}",
     "profiles:\n  hgx:\n" + _PORTS + "qos: {dscp: 26}",
-    finding.WARNING,
+    WARNING,
 )
 
 
@@ -261,7 +235,7 @@ DEFAULT_MAP = rule(
     "RY705 priority-not-from-dscp: Priority that differs from the devices' default for the DSCP",
     "qos: {dscp: 26, priority: 5}",
     "qos: {dscp: 40, priority: 5}",
-    finding.WARNING,
+    WARNING,
     why="Switches, and NICs after a reset, use DSCP divided by 8 as the priority until they get another table. If the"
     " convention of a vendor differs, such as CNPs with DSCP 48 on priority 7, configure that table on every switch and"
     " NIC, and suppress this finding under lint.",
@@ -290,14 +264,14 @@ UNCONTROLLED = rule(
     "RY708 no-congestion-control: RoCE without PFC and ECN",
     "qos: {pfc: [], ecn: false}",
     "qos: {pfc: [], ecn: true}",
-    finding.WARNING,
+    WARNING,
 )
 
 LOSSLESS_MANY = rule(
     "RY709 many-lossless-priorities: More lossless priorities than switches commonly have buffers for",
     "qos: {pfc: [2, 3, 4]}",
     "qos: {pfc: [3, 4]}",
-    finding.WARNING,
+    WARNING,
     why="Each lossless priority needs its own headroom in every port of every switch.",
 )
 
@@ -305,7 +279,7 @@ LOSSLESS_DEFAULT = rule(
     "RY710 lossless-default-priority: Lossless priority of all unmarked traffic",
     "qos: {pfc: [0, 3]}",
     "qos: {pfc: [3]}",
-    finding.WARNING,
+    WARNING,
 )
 
 
@@ -333,7 +307,7 @@ PCP_UNTAGGED = rule(
     "RY706 untagged-vlan-trust: VLAN priority trusted without a VLAN tag",
     _FABRIC % "count: 4" + "qos: {trust: pcp}",
     _FABRIC % "count: 4, vlan: 100, qos: 3" + "qos: {trust: pcp}",
-    finding.WARNING,
+    WARNING,
 )
 
 PCP_VFS = rule(
@@ -384,14 +358,14 @@ CNP_NOT_STRICT = rule(
     "RY713 cnp-not-strict: CNPs in a traffic class that is not strict",
     "qos: {ets: {strict: [], tc_bw: {0: 40, 3: 55, 6: 5}}}",
     "qos: {ets: {strict: [6], tc_bw: {0: 40, 3: 60}}}",
-    finding.WARNING,
+    WARNING,
 )
 
 CLASS_SHARED = rule(
     "RY714 shared-lossless-class: Traffic class shared by a lossless and another priority",
     "qos: {ets: {prio_tc: {2: 3, 3: 3, 6: 6}}}",
     "qos: {ets: {prio_tc: {2: 2, 3: 3, 6: 6}}}",
-    finding.WARNING,
+    WARNING,
 )
 
 
@@ -428,7 +402,7 @@ BUFFER_SHARED = rule(
     "RY715 shared-lossless-buffer: Receive buffer shared by a lossless and another priority",
     "qos: {buffers: {prio_buffer: {2: 1, 3: 1}}}",
     "qos: {buffers: {prio_buffer: {2: 2, 3: 1}}}",
-    finding.WARNING,
+    WARNING,
 )
 
 BUFFER_NONE = rule(
@@ -441,7 +415,7 @@ BUFFER_SMALL = rule(
     "RY717 lossless-buffer-too-small: Lossless buffer too small for data in flight after a pause",
     "qos: {buffers: {cable_len: 300, buffer_size: {0: 60000, 1: 50000}}}",
     "qos: {buffers: {cable_len: 300, buffer_size: {0: 60000, 1: 80000}}}",
-    finding.WARNING,
+    WARNING,
 )
 
 
