@@ -25,7 +25,7 @@ KIND = ("role", "link_layer", "attachment", "qos")
 KINDS = ("ib-compute-roce-storage", "vlan-roce")
 # Keys that only ports with a bond or VLAN, or with an interface of others, have, and the inventories with such ports.
 LOWER = ("lower", "managed")
-LOWERS = ("bonded-roce", "vlan-roce")
+LOWERS = ("bonded-roce", "lab-planes", "vlan-roce")
 # Keys that only nodes of a profile with a preset have.
 PRESET = {"preset"}
 # Inventories with GPUs of AMD, and the key of ports whose NICs take only a part of the QoS, with its inventory.
@@ -33,7 +33,7 @@ AMD = ("mi355x-pollara", "thor2")
 NIC, NICS = ("qos_on_nic",), ("mi355x-pollara",)
 # Keys that only ports of rails with several NICs, or with planes that a NIC balances, have, and their inventories.
 PLANE = ("nic", "planes")
-PLANES = ("hgx-b300-planes", "vera-rubin")
+PLANES = ("hgx-b300-planes", "vera-rubin", "lab-planes")
 
 
 def _page(name: str) -> str:

@@ -101,12 +101,13 @@ OTHER_MARKS = rule(
     example_file.profile("nic: bnxt_re") + "qos: {cnp_dscp: 48, cnp_priority: 7}\n",
     WARNING,
     why="Switches and NICs that map a DSCP to different priorities drop or delay what the other end pauses. The"
-    " defaults of qos are those of NVIDIA's NICs.",
+    " defaults of qos are those of NVIDIA's NICs, except with a profile (docs/qos.md), which has those of the vendor.",
 )
 
 
 def _qos(fabric: Fabric, variant: Variant, family: NicFamily, report: Report) -> None:
-    found = [qos for rail in fabric.rails if rail.name in variant.ports for qos in [fabric.qos_on(rail)] if qos]
+    rails = [rail for rail in fabric.rails if rail.name in variant.ports]
+    found = [qos for rail in rails for qos in [fabric.qos_on(rail, family.name)] if qos]
     if not found:
         return
     place = variant.profile.path + ("nic",)
@@ -118,7 +119,7 @@ def _qos(fabric: Fabric, variant: Variant, family: NicFamily, report: Report) ->
     defaults = family.qos_defaults
     if defaults is None:
         return
-    for qos in {id(qos): qos for qos in found}.values():
+    for qos in {qos.path: qos for qos in found}.values():
         for key in ("priority", "dscp", "cnp_priority", "cnp_dscp"):
             expected, value = getattr(defaults, key), getattr(qos, key)
             if expected is not None and value != expected:

@@ -66,7 +66,6 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if sections:
         _soft(variants, report)
     _classes(fabric, report)
-    _makers(fabric, report)
 
 
 def _section(fabric: Fabric, variants: Variants, qos: Qos, rails: t.Sequence[Rail], report: Report) -> None:
@@ -139,52 +138,23 @@ CLASSES = rule(
 
 
 def _classes(fabric: Fabric, report: Report) -> None:
-    """Report a compute rail whose packets NCCL would mark with the traffic class of another."""
-    first: tuple[Rail, Qos] | None = None
+    """Report a compute rail whose packets NCCL would mark with the traffic class of another, or of other NICs on it."""
+    nics = sorted({profile.nic or "" for profile in fabric.profiles.values()})
+    first: tuple[str, Qos] | None = None
     for rail in fabric.compute_rails:
-        qos = fabric.qos_on(rail)
-        if qos is None or report.within(qos.path):
-            continue
-        first = first or (rail, qos)
-        if (qos.dscp, qos.ecn) != (first[1].dscp, first[1].ecn):
-            message = "%s has DSCP %d%s, and %s has DSCP %d%s" % (
-                *(rail.name, qos.dscp, "" if qos.ecn else " without ECN"),
-                *(first[0].name, first[1].dscp, "" if first[1].ecn else " without ECN"),
-            )
-            place = qos.path if rail.qos is not None else first[1].path
-            report.add(CLASSES, place, message, "give all compute rails one dscp and one ecn")
-
-
-_MAKERS = (
-    "profiles:\n  pollara:\n    nic: ionic\n"
-    + _PORTS
-    + "  cx7:\n    nic: mlx5\n"
-    + _PORTS
-    + "nodes:\n  ai-1: {profile: pollara, address: 10.1.16.1}\n  ai-2: {profile: cx7, address: 10.1.16.2}\n"
-)
-MAKERS = rule(
-    "RY723 classes-of-makers: NICs whose makers mark RoCE with different DSCPs",
-    _MAKERS + "qos: {profile: roce-lossy}",
-    _MAKERS + "qos: {profile: roce-lossy, dscp: 26, cnp_dscp: 48}",
-    WARNING,
-    why="A profile takes the class of the NIC's maker. Switches must map all of them, and a job has one NCCL_IB_TC.",
-)
-
-
-def _makers(fabric: Fabric, report: Report) -> None:
-    """Report a section whose profile gives NICs of different makers different DSCPs."""
-    nics = sorted({profile.nic for profile in fabric.profiles.values() if profile.nic})
-    reported: set[Path] = set()
-    for rail in fabric.compute_rails if len(nics) > 1 else ():
-        marks: dict[tuple[int, int], str] = {}
-        for nic in nics:
+        for nic in nics if len(nics) > 1 else ("",):
             qos = fabric.qos_on(rail, nic)
-            if qos and qos.path not in reported and not report.within(qos.path):
-                marks.setdefault((qos.dscp, qos.cnp_dscp), nic)
-        if qos and len(marks) > 1:
-            parts = "; ".join("DSCP %d, and CNPs %d, on %s" % (*marked, nic) for marked, nic in marks.items())
-            report.add(MAKERS, qos.where("profile"), "RoCE has " + parts, "set dscp: 26 and cnp_dscp: 48 in qos")
-            reported.add(qos.path)
+            if qos is None or report.within(qos.path):
+                continue
+            name = "%s on NICs of %s" % (rail.name, nic) if nic else rail.name
+            first = first or (name, qos)
+            if (qos.dscp, qos.ecn) != (first[1].dscp, first[1].ecn):
+                message = "%s has DSCP %d%s, and %s has DSCP %d%s" % (
+                    *(name, qos.dscp, "" if qos.ecn else " without ECN"),
+                    *(first[0], first[1].dscp, "" if first[1].ecn else " without ECN"),
+                )
+                place = qos.path if rail.qos is not None else first[1].path
+                report.add(CLASSES, place, message, "give all compute rails one dscp and one ecn")
 
 
 SOFT_RDMA = rule(

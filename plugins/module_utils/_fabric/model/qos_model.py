@@ -140,12 +140,6 @@ class Qos:
         """Whether the profile has no PFC."""
         return self.profile is not None and not self.profile.pfc
 
-    @property
-    def of_maker(self) -> tuple[tuple[int, int], ...]:
-        """Priority and DSCP of RoCE and of CNPs that the maker of the NICs sets; empty without a profile."""
-        default = defaults_of(self.nic)
-        return (default[:2], default[2:]) if self.profile else ()
-
     def on(self, nic: str | None) -> Qos:
         """Return the QoS on NICs of a family. Only a profile depends on it."""
         if self.profile is None or defaults_of(nic) == defaults_of(self.nic):

@@ -51,8 +51,8 @@ def overridable(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
 
 
 def optional(fabric: Fabric, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
-    """Return the keys that only ports with a bond or VLAN, with several NICs or planes on their rail, with an
-    interface of others, or with a NIC that takes only a part of the QoS have."""
+    """Return the keys that only ports with a bond or VLAN, with several NICs or planes on their rail, with an interface
+    of others, or with a NIC that takes only a part of the QoS have."""
     managed = port.managed is not False
     found: dict[str, t.Any] = {} if managed else {"managed": False}
     if rail.nics > 1:
@@ -67,7 +67,7 @@ def optional(fabric: Fabric, variant: Variant, rail: Rail, port: Port) -> dict[s
             "functions": [_identity(function) for function in port.functions],
         }
     family = FAMILIES.get(variant.profile.nic or "")
-    qos = fabric.qos_on(rail) if family else None
+    qos = fabric.qos_on(rail, variant.profile.nic) if family else None
     if family and qos:
         settings = qos_model.host_variable(qos)
         on_nic = qos_on_nic(settings, family)
