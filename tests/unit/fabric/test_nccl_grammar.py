@@ -154,6 +154,7 @@ def test_rails_and_planes_have_the_same_numbers_on_all_nodes(provider: str, tmp_
     if provider == "agent":
         (rails,) = [each for each in slots(tmp_path, part) if each.get("RAILYARD_SLOT") == "0"]
         assert check(rails) == last
+        assert rails["UCX_NET_DEVICES"] == "mlx5_2:3,mlx5_2:6,mlx5_10:1"
         assert rails["NCCL_NET_MERGE_POLICY"] == "RAIL"
         # a device of one rail does not name devices: without their rails, the policy would merge none
         assert not [

@@ -82,9 +82,15 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> di
     return settings
 
 
+def planned_version(node: Variables) -> str | None:
+    """Return the oldest NCCL of the jobs, as the fabric file has it; None without."""
+    version: str | None = (node.get("nccl") or {}).get("version")
+    return version
+
+
 def needs_gid_index(node: Variables) -> bool:
     """Return whether the NCCL of the jobs is too old to select a GID, according to the plan."""
-    version = host_model.version_numbers((node["nccl"] or {}).get("version") or "")
+    version = host_model.version_numbers(planned_version(node) or "")
     return version is not None and version < GID_VERSION
 
 
@@ -101,10 +107,7 @@ def ucx(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dic
 
     Without ``devices``, UCX uses all that it finds. The same applies if a number is None: the setting needs numbers.
     """
-    settings = {}
-    numbered = ["%s:%d" % (each.device, each.port) for each in devices if each.port]
-    if numbered and len(numbered) == len(devices):
-        settings["UCX_NET_DEVICES"] = ",".join(numbered)
+    settings = nccl_hca.ucx_settings(devices)
     service = _service(fabric, _roce_ports(fabric, node))
     settings.update((_UCX[key], value) for key, value in service.items() if key in _UCX)
     return settings
@@ -117,7 +120,7 @@ def open_mpi(node: Variables) -> dict[str, str]:
     mlx5, unless this variable names others. Source: Open MPI, opal/mca/common/ucx/common_ucx.c
     (opal_common_ucx_support_level), and docs/tuning-apps/networking/ib-and-roce.rst of 5.0.8, read on 2026-11-29.
     """
-    return {"OMPI_MCA_pml_ucx_devices": "any"} if (node["nccl"] or {}).get("version") else {}
+    return {"OMPI_MCA_pml_ucx_devices": "any"} if planned_version(node) else {}
 
 
 def _roce_ports(fabric: Variables, node: Variables) -> list[Variables]:
