@@ -60,7 +60,8 @@ def management(node: Node) -> dict[str, str]:
     questions = {
         "files": "find /etc/netplan -type f ! -path %s -exec sha256sum {} + | sort" % FILE,
         "generated": "cat /run/systemd/network/*%s*" % MANAGEMENT,
-        "addresses": "ip -o address show dev %s | sed 's/valid_lft.*//'" % MANAGEMENT,
+        # without the index of the interface, which a boot can change
+        "addresses": "ip -o address show dev %s | sed 's/^[0-9]*: //; s/valid_lft.*//'" % MANAGEMENT,
         "routes": "ip route show dev %s | sort" % MANAGEMENT,
         "lost leases": "journalctl -b -u systemd-networkd | grep -c '%s: DHCP lease lost' || true" % MANAGEMENT,
     }

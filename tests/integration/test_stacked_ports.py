@@ -176,6 +176,7 @@ def test_a_bond_of_others_is_adopted_or_refused(guest: Node) -> None:
     assert ("bond0", "interface") not in [(each["subject"], each["attribute"]) for each in changes]
     guest.module("rail_ports", state="absent")
     assert "bond0" in links(guest) and "bond0.100" not in links(guest)
+    assert members(guest) == {"enp1s0", "enp2s0"}
     # nothing is created, so that the back-end learns of the bond only by its file
     converged(guest, [port(1, "bond0", below(ACTIVE_BACKUP))])
     guest.module("rail_ports", state="absent")
@@ -229,8 +230,17 @@ def check_boot(guest: Node, is_configured: str) -> None:
     """A boot restores bonds and VLANs, and a check run finds nothing. ``is_configured``: a command that succeeds."""
     ports = [on_bond(LACP), port(2, "enp3s0.7", below(None, 7, FUNCTIONS[2:]), address6="fd00:7::ca/64")]
     converged(guest, ports)
-    before = {name: (link["mtu"], link["address"]) for name, link in links(guest).items()}
+    before = _mtu_and_mac(guest)
     guest.reboot()
     guest.until(is_configured)
     assert guest.module("rail_ports", check=True, ports=ports)["changes"] == [], guest.run(ON_GUEST, check=False)
-    assert {name: (link["mtu"], link["address"]) for name, link in links(guest).items()} == before
+    assert _mtu_and_mac(guest) == before
+
+
+def _mtu_and_mac(guest: Node) -> dict[str, tuple[int, str]]:
+    """MTU and MAC of the bond, of the VLANs, and of the ports below them."""
+    seen = links(guest)
+    return {
+        name: (seen[name]["mtu"], seen[name]["address"])
+        for name in ("bond0", "bond0.100", "enp1s0", "enp2s0", "enp3s0", "enp3s0.7")
+    }

@@ -546,6 +546,8 @@ class Nmcli:
         words = [each for each in argv if each not in ("nmcli", "--wait", "3")]
         if "GENERAL.CONNECTION" in words:
             return CommandResult(0, self.active.get(words[-1], "") + "\n", "")
+        if "NAME,DEVICE" in words:
+            return CommandResult(0, "".join("%s:%s\n" % (name, netdev) for netdev, name in self.active.items()), "")
         self.ran.append(" ".join(words[1:]))
         return CommandResult(6 if words[-1] == "bond0" else 0, "", "Can't reapply 'mode' bond option")
 
@@ -566,8 +568,26 @@ def test_networkmanager_activates_a_bond_before_its_members_and_vlans(node: Node
         backend = NetworkManager(System(str(node.root), nmcli))
         files = backend.files(kept)
         paths = [path for path in files for name in changed if name in path or "lower-%s." % name in path]
-        backend.load(kept, paths, 3)
+        for path in paths:
+            write(node.root / path[1:], "")
+        backend.load(kept, paths, (), 3)
         assert [each.replace("railyard-", "") for each in nmcli.ran[1:]] == expected
+
+
+@pytest.mark.parametrize("made", [(), ("bond0.100",), ("bond0", "bond0.100")])
+def test_networkmanager_leaves_interfaces_of_others_as_they_are(node: Node, made: t.Sequence[str]) -> None:
+    """Without a profile, NetworkManager deactivates an interface, and a bond loses its members."""
+    netdevs = ["enp11s0", "bond0", "bond0.100", "enp13s0"]
+    kinds = {"bond0": "DEVTYPE=bond\n", "bond0.100": "DEVTYPE=vlan\n"}
+    for netdev in netdevs:
+        write(node.root / ("sys/class/net/%s/uevent" % netdev), "INTERFACE=%s\n%s" % (netdev, kinds.get(netdev, "")))
+    (node.root / "sys/class/net/enp11s0/master").symlink_to("../bond0")
+    nmcli = Nmcli({netdev: "railyard-" + netdev for netdev in netdevs})
+    removed = ["/etc/NetworkManager/system-connections/railyard-%s.nmconnection" % netdev for netdev in netdevs]
+    NetworkManager(System(str(node.root), nmcli)).load([], removed, made, 3)
+    left = [name for name in netdevs[:3] if name not in made and (name != "enp11s0" or "bond0" not in made)]
+    no, yes = (["set %s managed %s" % (name, word) for name in left] for word in ("no", "yes"))
+    assert nmcli.ran == [*no, "reload", *yes]
 
 
 def test_yaml_for_netplan(node: Node) -> None:

@@ -339,7 +339,7 @@ def test_duplicate_address_detection_without_result_is_an_error(node: Node, monk
 
 def test_a_duplicate_is_reported_before_the_back_end_is_asked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
-    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _changed, _timeout: loads.append(len(kept)))
+    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _changed, _made, _timeout: loads.append(len(kept)))
     add = node.kernel.add_address
 
     def taken(index: int, interface: rt.Interface) -> None:
@@ -444,7 +444,7 @@ def test_files_that_were_written_but_not_loaded_are_loaded(node: Node, monkeypat
         if change.attribute == "loaded":
             break
         change.act()
-    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _changed, _timeout: loads.append(len(kept)))
+    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _changed, _made, _timeout: loads.append(len(kept)))
     assert [each["attribute"] for each in run(node, PORTS)["changes"]] == ["loaded", "done"]
     assert loads == [2]
 
@@ -453,7 +453,7 @@ def test_settings_that_the_back_end_removes_briefly_are_waited_for(node: Node, m
     kernel = node.kernel
     reported: list[str] = []
 
-    def load(_self: Networkd, _kept: object, changed: t.Sequence[str], _timeout: float) -> None:
+    def load(_self: Networkd, _kept: object, changed: t.Sequence[str], _made: object, _timeout: float) -> None:
         reported.extend(changed)
         kernel.held_rules, rules = [], kernel.held_rules
         monkeypatch.setattr(time, "sleep", lambda _seconds: setattr(kernel, "held_rules", rules))
@@ -465,7 +465,7 @@ def test_settings_that_the_back_end_removes_briefly_are_waited_for(node: Node, m
 
 
 def test_settings_that_the_back_end_removes_are_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(_self: Networkd, _kept: object, _changed: object, _timeout: float) -> None:
+    def load(_self: Networkd, _kept: object, _changed: object, _made: object, _timeout: float) -> None:
         node.kernel.held_rules = []
 
     monkeypatch.setattr(Networkd, "load", load)

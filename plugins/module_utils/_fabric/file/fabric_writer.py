@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import file_value as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    HARDWARE,
     AgentSettings,
     Fabric,
     Firmware,
@@ -34,7 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     file_value as _infiniband,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Bond
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Bond, Plane
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, Range, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
@@ -43,8 +44,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 Data = t.Dict[str, t.Any]
 
 _PORT_KEYS = (
-    "bond", "netdev", "pci", "vlan", "rdma", "managed", "slot", "serial", "mac", "port", "gpu", "speed", "width",
-    "pcie_gen", "pcie_lanes",
+    "bond", "netdev", "pci", "vlan", "planes", "rdma", "managed", "slot", "serial", "mac", "port", "gpu", "speed",
+    "width", "pcie_gen", "pcie_lanes",
 )  # fmt: skip
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z")
 
@@ -179,7 +180,8 @@ def _rails(fabric: Fabric) -> Data:
     rails: Data = {}
     run: list[tuple[str, Data]] = []
     for rail in fabric.rails:
-        own = _rail(rail) if rail.planes == 1 else {}
+        whole = rail.planes == 1 and rail.nics == 1
+        own = _rail(rail) if whole else {}
         # Rails that divide a network have the same settings, which one range of names has.
         divides = "numbering" in own or any("node_aggregate" + suffix in own for suffix in SUFFIX.values())
         one = (rail.name, own)
@@ -189,15 +191,26 @@ def _rails(fabric: Fabric) -> Data:
         if divides:
             run.append(one)
             continue
-        if rail.planes == 1:
+        if whole:
             rails[rail.name] = own
             continue
-        # Settings of all planes are written at the rail, the addresses of each plane at the plane.
-        common = dict(_kind(rail), **_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)))
-        base = rails.setdefault(rail.base, dict(common, planes=[]))
-        base["planes"].append({key: value for key, value in _rail(rail).items() if key not in common})
+        # Settings of all parts are written at the rail, the addresses of each part at its NIC or plane.
+        common = dict(_kind(rail), **_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)), **_device_planes(rail))
+        base = rails.setdefault(rail.base, common)
+        addresses = {key: value for key, value in _rail(rail).items() if key not in common}
+        if rail.nics > 1:
+            nics = base.setdefault("nics", [])
+            if len(nics) < rail.nic:
+                nics.append({} if rail.planes > 1 else addresses)
+            base = nics[-1]
+        if rail.planes > 1:
+            base.setdefault("planes", []).append(addresses)
     _add_range(rails, run)
     return rails
+
+
+def _device_planes(rail: Rail) -> Data:
+    return {"planes": {"count": rail.device_planes, "balancing": HARDWARE}} if rail.device_planes > 1 else {}
 
 
 def _kind(rail: Rail) -> Data:
@@ -223,6 +236,7 @@ def _rail(rail: Rail) -> Data:
         for name, part in scheme.taken:
             taken.setdefault(name, []).append(part)
     ranges = {name: file_value(parts) for name, parts in taken.items()}
+    section.update(_device_planes(rail))
     section.update(_without_none(taken=ranges or None, mtu=rail.mtu, vfs=_settings(rail.vfs)))
     return section
 
@@ -258,15 +272,16 @@ def _firmware(firmware: Firmware | None) -> Data | None:
 
 def _port(port: Port) -> Data:
     gpus = list(port.gpus) or None
-    keys: Data = {key: getattr(port, key) for key in _PORT_KEYS if key not in ("gpu", "bond", "vlan")}
+    keys: Data = {key: getattr(port, key) for key in _PORT_KEYS if key not in ("gpu", "bond", "vlan", "planes")}
     keys["gpu"] = gpus[0] if gpus and len(gpus) == 1 else gpus
     if port.rdma and port.rdma_port:
         keys["rdma"] = "%s:%d" % (port.rdma, port.rdma_port)
     keys["bond"] = _bond(port.bond) if port.bond else None
     vlan = port.vlan
     keys["vlan"] = vlan and (vlan.id if vlan.name is None else _without_none(**vlan._asdict()))
-    # With null, a port has no bond or VLAN although its base has one.
-    removed = {key: None for key in ("bond", "vlan") if key in port.keys and getattr(port, key) is None}
+    keys["planes"] = [_plane(plane) for plane in port.planes] or None
+    # With null, a port has no bond, VLAN or planes although its base has them.
+    removed = {key: None for key in ("bond", "vlan", "planes") if key in port.keys and not getattr(port, key)}
     return dict(_without_none(**{key: keys[key] for key in _PORT_KEYS}), **removed)
 
 
@@ -274,6 +289,12 @@ def _bond(bond: Bond) -> Data:
     settings = bond._asdict()
     settings["members"] = [_without_none(**member._asdict()) for member in bond.members] or None
     return _without_none(**settings)
+
+
+def _plane(plane: Plane) -> t.Any:
+    function = plane.function._asdict() if plane.function else {}
+    values = _without_none(rdma_port=plane.rdma_port, **function)
+    return plane.rdma_port if list(values) == ["rdma_port"] else values
 
 
 def _ports(ports: t.Mapping[str, Port | None]) -> Data | None:

@@ -25,11 +25,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.inte
     LACP_RATES,
     Bond,
     Member,
+    Plane,
     Vlan,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, number_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Sequence
 
 MAX_GPU = 63
 # Key -> minimum, maximum and unit.
@@ -42,14 +43,15 @@ NUMBERS = {
 }
 _NAMES = ("netdev", "pci", "rdma", "slot", "serial", "mac")
 _SINGLE = (*_NAMES, *NUMBERS)
-_MEMBERS = "bond.members."
+_MEMBERS, _PLANES = "bond.members.", "planes."
+_PLANE_KEYS = ("rdma_port", *FUNCTION_KEYS)
 MAX_MEMBERS = 8
 MAX_VLAN = 4094
 # The port number of an RDMA device is a byte (ibv_query_port(3)); only switches use 0.
 MAX_RDMA_PORT = 254
 
 # Key -> its texts with their places. Only gpu can have several. Keys below bond and vlan are ``bond.mode``,
-# ``bond.members.0.pci`` and ``vlan.id``; ``bond`` and ``vlan`` themselves have no text.
+# ``bond.members.0.pci``, ``planes.0.pci`` and ``vlan.id``; ``bond``, ``planes`` and ``vlan`` themselves have no text.
 Texts = t.Dict[str, t.List[t.Tuple[str, Path]]]
 
 
@@ -161,6 +163,7 @@ def port_texts(section: Section, on_rail: bool = True) -> Texts:
         return texts
     _bond_texts(section, texts)
     _vlan_texts(section, texts)
+    _planes_texts(section, texts)
     managed = section.flag("managed")
     if managed is not None:
         texts["managed"] = [("true" if managed else "false", section.path + ("managed",))]
@@ -227,6 +230,37 @@ def _vlan_texts(section: Section, texts: Texts) -> None:
     own.done()
 
 
+def _planes_texts(section: Section, texts: Texts) -> None:
+    """Add the keys of the planes: numbers of ports of the RDMA device, or mappings."""
+    value = section.value("planes")
+    if value is None:
+        if section.written_null("planes"):
+            texts["planes"] = []
+        return
+    texts["planes"] = []
+    path = section.path + ("planes",)
+    if isinstance(value, Sequence) and all(isinstance(item, Scalar) for item in value.items):
+        for at, text in enumerate(section.texts("planes")):
+            texts["%s%d.rdma_port" % (_PLANES, at)] = [(text, path + (at,))]
+        return
+    planes = section.items("planes")
+    if planes is None:
+        message, remedy = (
+            "one value instead of a list",
+            "write the number of the RDMA port of each plane: [3, 6, 9, 12]",
+        )
+        section.report.add(file_rules.KIND, path, message, remedy)
+    for at, plane in enumerate(planes or ()):
+        if plane is None:
+            continue
+        for key, value_of in {key: plane.text(key) for key in _PLANE_KEYS}.items():
+            if value_of is not None:
+                texts["%s%d.%s" % (_PLANES, at, key)] = [(value_of, plane.path + (key,))]
+        if not any(plane.has(key) for key in _PLANE_KEYS):
+            plane.value("pci", "set what carries the plane: rdma_port, pci or netdev")
+        plane.done()
+
+
 def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
     """Return the port of a rail from its texts. An invalid value is reported and None, unless it is a name."""
     rdma_port = None
@@ -243,6 +277,13 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
         values["vlan"] = _vlan(texts, report)
     for text, _place in texts.get("managed", ()):
         values["managed"] = text == "true"
+    planes = _planes(texts, report)
+    if planes:
+        values["planes"] = planes
+        # The interface is that of the first plane, unless the file has another.
+        first = planes[0].function
+        if first and "bond" not in values and not any(key in values for key in FUNCTION_KEYS):
+            values.update(first._asdict())
     keys = tuple([key for key in texts if "." not in key])
     return Port(rail, path, gpus=_gpus(texts.get("gpu", ()), report), rdma_port=rdma_port, keys=keys, **values)
 
@@ -293,9 +334,21 @@ def _vlan(texts: Texts, report: Report) -> Vlan | None:
     return Vlan(number, name) if number or name else None
 
 
+def _planes(texts: Texts, report: Report) -> tuple[Plane, ...]:
+    planes: list[Plane] = []
+    for number in {key[len(_PLANES) :].partition(".")[0]: None for key in texts if key.startswith(_PLANES)}:
+        prefix = "%s%s." % (_PLANES, number)
+        rdma_port = None
+        for text, place in texts.get(prefix + "rdma_port", ()):
+            rdma_port = number_of(text, place, 1, MAX_RDMA_PORT, "", report)
+        values = _values(texts, prefix, report)
+        planes.append(Plane(rdma_port, Member(**values) if values else None))
+    return tuple(planes)
+
+
 def identified(section: Section, texts: Texts) -> bool:
     """Return whether a key identifies the port. If not, report it, unless a key is probably misspelt."""
-    if any(key in texts or section.has(key) for key in (*_NAMES, "bond")):
+    if any(key in texts or section.has(key) for key in (*_NAMES, "bond", "planes")):
         return True
     section.value("netdev", "set a key that identifies the port: netdev, pci, slot, serial, mac, rdma or bond")
     return False

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reader of the sections ``rails`` and ``addresses``: rails, their planes and address schemes."""
+"""Reader of the sections ``rails`` and ``addresses``: rails, their NICs and planes, and address schemes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.rail_keys import RailKeys
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rail_kind import KIND_KEYS, read_kind
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rail_parts import Part, read_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
@@ -41,7 +42,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings i
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import set_parts
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Rail,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
@@ -56,7 +60,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
 
 MAX_RAILS = 64
-PLANES = (1, 2, 4)
 # Keys of one family. Those of IPv6 end with a 6.
 _IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block", "node_aggregate")
 _IPV6_KEYS = tuple(key + "6" for key in _IPV4_KEYS)
@@ -67,7 +70,7 @@ _COMMON = ("mode", "leaf_end", "host", "taken", "numbering")
 _KEYS = _IPV4_KEYS + _IPV6_KEYS + _COMMON
 _SUPERNET_KEYS = ("supernet", "rail_prefix", "supernet6", "rail_prefix6")
 # If one of these keys has a single value, the rails are generated: a rail with that name would have a mapping.
-_GENERATOR = ("count", "name", "planes", "mtu") + tuple(key for key in _KEYS if key != "taken")
+_GENERATOR = ("count", "name", "nics", "planes", "mtu") + tuple(key for key in _KEYS if key != "taken")
 # Mode -> the keys that it uses, beside subnet. The planner itself reports unused pods and hosts.
 _USED = {
     SUBNET: ("gateway", "pods", "hosts", "taken", "numbering"),
@@ -137,20 +140,6 @@ profiles:
 """,
 )
 
-INVALID_PLANES = rule(
-    "RY419 invalid-planes: Invalid number of planes",
-    """
-rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
-profiles:
-  hgx: {ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
-""",
-    """
-rails: {count: 1, name: "gpu{n:02}", planes: 2, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
-profiles:
-  hgx: {ports: {gpu01p1: {netdev: nic1}, gpu01p2: {netdev: nic2}}}
-""",
-)
-
 
 class _Reader:
     """Reads the rails. Call :meth:`listed` or :meth:`generated`, then :meth:`done`."""
@@ -204,7 +193,7 @@ class _Reader:
             if len(known) + len(names) > MAX_RAILS:
                 self._too_many(len(known) + len(names))
                 return
-            planes = self._planes(own) if own else [None]
+            parts = read_parts(own, self.report) if own else [Part()]
             before = len(self.fabric.rails)
             for place, name in enumerate(names, 1):
                 label(name, path, RAIL_NAME, "a rail", self.report)
@@ -214,15 +203,11 @@ class _Reader:
                     continue
                 number = len(known)
                 if own is None:
-                    self._add(name, number, 1, 1, path)
+                    self._add(name, number, Part(), path)
                     continue
-                for plane, keys in enumerate(planes, 1):
-                    numbers = {"n": place} if names.ranges else {"n": number}
-                    if own.has("planes"):
-                        numbers["p"] = plane
-                    is_plain = not names.ranges and "p" not in numbers
-                    sections = [keys, own] if keys else [own]
-                    self._rail(name, number, plane, len(planes), sections, None if is_plain else numbers)
+                for part in parts:
+                    fields = {"n": place if names.ranges else number, **part.fields}
+                    self._rail(name, number, part, own, fields if names.ranges or part.fields else None)
             if own and len(self.fabric.rails) > before:
                 own.done()
 
@@ -234,9 +219,9 @@ class _Reader:
         names = template(text, section.path + ("name",), ("n",), (), report) if text is not None else None
         for key in _GENERATOR + ("taken", "vfs") + KIND_KEYS:
             section.value(key)
-        planes = self._planes(section)
-        if count * len(planes) > MAX_RAILS:
-            self._too_many(count * len(planes))
+        parts = read_parts(section, report)
+        if count * len(parts) > MAX_RAILS:
+            self._too_many(count * len(parts))
             names = None
         known: set[str] = set()
         for number in range(1, count + 1) if names else ():
@@ -248,61 +233,32 @@ class _Reader:
                 break
             known.add(name)
             label(name, section.path + ("name",), RAIL_NAME, "a rail", report)
-            for plane, keys in enumerate(planes, 1):
-                numbers = {"n": number, "p": plane} if section.has("planes") else {"n": number}
-                self._rail(name, number, plane, len(planes), [keys, section] if keys else [section], numbers)
+            for part in parts:
+                self._rail(name, number, part, section, {"n": number, **part.fields})
         section.done()
 
     def _too_many(self, count: int) -> None:
         message = "%d rails; the maximum is %d" % (count, MAX_RAILS)
         self.report.add(file_rules.RANGE, self.section.path, message, "write a file for each fabric")
 
-    def _planes(self, section: Section) -> list[Section | None]:
-        """Return the section of each plane; None for a plane without keys."""
-        section.value("planes")
-        path = section.path + ("planes",)
-        if not section.has("planes"):
-            return [None]
-        items = section.items("planes")
-        if items is None:
-            text = section.text("planes")
-            if text is None:
-                return [None]
-            planes: list[Section | None] = [None] * int(text) if text in ("1", "2", "4") else []
-            number = shown(text)
-        else:
-            planes, number = items, str(len(items))
-        if len(planes) not in PLANES:
-            message = "%s is not a valid number of planes" % number
-            self.report.add(INVALID_PLANES, path, message, "write 1, 2 or 4, or a list of as many planes")
-            return [None]
-        return planes
-
-    def _add(self, name: str, number: int, plane: int, planes: int, path: Path) -> Rail:
-        """Add a rail or a plane to the fabric, and return it."""
-        plane_name = "%sp%d" % (name, plane) if planes > 1 else name
-        rail = Rail(plane_name, len(self.fabric.rails) + 1, path, name, number, plane, planes)
+    def _add(self, name: str, number: int, part: Part, path: Path) -> Rail:
+        """Add a rail, or a part of it, to the fabric, and return it."""
+        own_name = name + ("n%d" % part.nic if part.nics > 1 else "") + ("p%d" % part.plane if part.planes > 1 else "")
+        rail = Rail(own_name, len(self.fabric.rails) + 1, path, name, number, part.plane, part.planes)
+        rail.nic, rail.nics, rail.device_planes = part.nic, part.nics, part.device_planes
         self.fabric.rails.append(rail)
         if rail.number > MAX_RAILS:
             self._too_many(rail.number)
         return rail
 
-    def _rail(
-        self,
-        name: str,
-        number: int,
-        plane: int,
-        planes: int,
-        sections: list[Section],
-        numbers: t.Mapping[str, int] | None,
-    ) -> None:
-        """Read a rail or a plane. ``sections``: those of the plane, if it has one, and of the rail."""
-        own = sections[-1]
-        rail = self._add(name, number, plane, planes, sections[0].path)
+    def _rail(self, name: str, number: int, part: Part, own: Section, fields: t.Mapping[str, int] | None) -> None:
+        """Read a rail, or a part of it. ``own``: the section of the rail."""
+        sections = [*part.sections, own]
+        rail = self._add(name, number, part, sections[0].path)
         qos = read_kind(self.fabric, rail, own, self.report)
         if qos:
             self.qos.append((rail, qos))
-        keys = RailKeys(sections, self.addresses, () if rail.for_pods else _OF_PODS, numbers, self.report)
+        keys = RailKeys(sections, self.addresses, () if rail.for_pods else _OF_PODS, fields, self.report)
         for key in _KEYS:
             keys.section(key)
         keys.paths.update(rail.paths)
@@ -322,8 +278,8 @@ class _Reader:
         self._check_unused(rail, sections)
         if rail.mode == NONE:
             rail.schemes = {}
-        if len(sections) > 1:
-            sections[0].done()
+        for section in part.sections:
+            section.done()
 
     def _mode(self, rail: Rail, keys: RailKeys, own: Section, mode: str | None) -> str | None:
         """Return the rail's mode; None if it or a key that it requires is missing or invalid, which is reported.

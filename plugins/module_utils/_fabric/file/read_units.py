@@ -16,9 +16,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 
 MAX_UNITS = 4096
 MAX_PLACES = 65536
-# n: rail number; p: plane; k: rail number with planes counted; u: unit number; i: place in the unit
-LEAF_FIELDS = ("n", "p", "k", "u", "m")
-PORT_FIELDS = ("n", "p", "k", "u", "m", "i")
+# n: rail number; c: NIC of the rail; p: plane; k: rail number with NICs and planes counted; u: unit number;
+# m: member of a bond; i: place in the unit
+LEAF_FIELDS = ("n", "c", "p", "k", "u", "m")
+PORT_FIELDS = (*LEAF_FIELDS, "i")
 LEAF_TEXTS = ("rail", "unit")
 
 

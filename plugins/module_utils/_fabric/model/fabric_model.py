@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.inte
     FUNCTION_KEYS,
     Bond,
     Member,
+    Plane,
     Vlan,
     is_renamed,
 )
@@ -44,6 +45,10 @@ ROLES = ("storage", "management")
 # Roles of a rail, the default first: traffic between GPUs, which NCCL uses, or other traffic.
 COMPUTE, STORAGE = "compute", "storage"
 RAIL_ROLES = (COMPUTE, STORAGE)
+# Who distributes packets over the planes of a NIC: software, which sees a network per plane, or the NIC itself, which
+# has one interface and address. The first is the default.
+SOFTWARE, HARDWARE = "software", "hardware"
+BALANCINGS = (SOFTWARE, HARDWARE)
 
 
 @dataclass(frozen=True)
@@ -69,10 +74,11 @@ HostSettings = t.Dict[str, t.Dict[str, Setting]]
 
 @dataclass
 class Rail:
-    """A rail, or a plane of a rail with several planes.
+    """A rail, or a part of a rail with several NICs or with several planes that have a network each.
 
-    ``number``: its number, from 1, with planes counted. ``base`` and ``base_number``: name and number of the rail
-    without its planes. ``plane``: the number of the plane, from 1, of ``planes``.
+    ``number``: its number, from 1, with all parts counted. ``base`` and ``base_number``: name and number of the whole
+    rail. ``plane``: the number of the plane, from 1, of ``planes``. ``nic``: the number of the NIC, from 1, of
+    ``nics``. ``device_planes``: the planes over which the NIC itself distributes packets; 1: it has one.
 
     ``schemes``: family (32 or 128) -> address scheme. ``paths``: key -> its place, on the rail or in ``addresses``.
 
@@ -97,6 +103,9 @@ class Rail:
     attachment: str | None = None
     qos: Qos | str | None = None
     infiniband: Infiniband | None = None
+    nic: int = 1
+    nics: int = 1
+    device_planes: int = 1
 
     @property
     def scheme(self) -> Scheme | None:
@@ -142,7 +151,8 @@ class Port(t.NamedTuple):
     Its interface is a VLAN, a bond, or the netdev of its only function. Without a bond, ``pci``, ``netdev``, ``slot``,
     ``serial``, ``mac`` and ``port`` (the number, from 1, of the function of the card with this slot or serial number)
     describe the function. ``speed``: Gb/s of each function; ``width``: lanes of an InfiniBand link; ``rdma_port``:
-    the number of the port of the RDMA device; ``managed``: False if others configure the interface. ``keys``: the keys
+    the number of the port of the RDMA device; ``managed``: False if others configure the interface. ``planes``: those
+    over which the NIC distributes packets, if the file lists them. ``keys``: the keys
     of the file that are set at ``path``. ``base``: the port that this one overrides. Ports are tuples, which need
     little memory: a fabric may have tens of thousands.
     """
@@ -165,6 +175,7 @@ class Port(t.NamedTuple):
     vlan: Vlan | None = None
     rdma_port: int | None = None
     managed: bool | None = None
+    planes: tuple[Plane, ...] = ()
     keys: tuple[str, ...] = ()
     base: Port | None = None
 
@@ -195,12 +206,16 @@ class Port(t.NamedTuple):
 
     @property
     def functions(self) -> tuple[Port | Member, ...]:
-        """The functions below the interface: the members of the bond, or the port itself."""
-        return self.bond.members if self.bond else (self,)
+        """The functions below the interface: the members of the bond, those of the planes, or the port itself."""
+        if self.bond:
+            return self.bond.members
+        return tuple([plane.function for plane in self.planes if plane.function]) or (self,)
 
     def function_path(self, at: int) -> Path:
         """Return the place of function ``at`` (from 0) in the file."""
-        return self.paths["bond"] + ("members", at) if self.bond else self.path
+        if self.bond:
+            return self.paths["bond"] + ("members", at)
+        return self.paths["planes"] + (at,) if any(plane.function for plane in self.planes) else self.path
 
     @property
     def rdma_netdev(self) -> str | None:

@@ -84,6 +84,16 @@ class Bond(t.NamedTuple):
         return {"name": self.name, "mode": mode, **settings}
 
 
+class Plane(t.NamedTuple):
+    """A plane over which a NIC distributes the packets of its interface.
+
+    It is a port of the RDMA device (``rdma_port``: its number), a function of the NIC, or both.
+    """
+
+    rdma_port: int | None = None
+    function: Member | None = None
+
+
 class Vlan(t.NamedTuple):
     """A VLAN. ``id``: 1 to 4094. ``name``: the name of its interface; None: the default."""
 

@@ -22,13 +22,13 @@ _RAIL = ("rail", "fabric", "attachment")
 # Kind -> the fields for numbers and for texts that are valid in its template.
 FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "resource_prefix": ((), ()),
-    "resource": (("n", "p", "k"), _RAIL + ("profile",)),
-    "network": (("n", "p", "k"), _RAIL + ("profile",)),
+    "resource": (("n", "c", "p", "k"), _RAIL + ("profile",)),
+    "network": (("n", "c", "p", "k"), _RAIL + ("profile",)),
     "namespace": ((), ("fabric",)),
-    "pool": (("n", "p", "k", "i"), _RAIL + ("profile", "node")),
-    "pool6": (("n", "p", "k", "i"), _RAIL + ("profile", "node")),
-    "policy": (("n", "p", "k"), _RAIL + ("profile",)),
-    "interface": (("n", "p", "k"), ()),
+    "pool": (("n", "c", "p", "k", "i"), _RAIL + ("profile", "node")),
+    "pool6": (("n", "c", "p", "k", "i"), _RAIL + ("profile", "node")),
+    "policy": (("n", "c", "p", "k"), _RAIL + ("profile",)),
+    "interface": (("n", "c", "p", "k"), ()),
 }
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -128,6 +128,7 @@ class Naming:
             "rail": rail.name,
             "n": rail.base_number,
             "k": rail.number,
+            "c": rail.nic,
             "p": rail.plane,
             "fabric": self._fabric,
             "attachment": attachment,

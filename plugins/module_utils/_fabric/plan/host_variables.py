@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.comm
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    HARDWARE,
     Fabric,
     Node,
     Port,
@@ -241,7 +242,7 @@ class PlanOutput:
         if part is None:
             of_variant = variant.ports.get(rail.name) or port
             part = self._parts[key] = self._part(variant, rail, of_variant)
-            optional = port_variables.optional(of_variant)
+            optional = port_variables.optional(rail, of_variant)
             if optional:
                 self._optional_parts[key] = optional
             settings = variant.vfs_on(self.fabric, rail)
@@ -254,13 +255,15 @@ class PlanOutput:
             if own_part is None:
                 ipoib = port_variables.ipoib(self.fabric, variant, rail, port)
                 own_part = dict(port_variables.overridable(variant, rail, port), ipoib=ipoib)
-                own_part.update(port_variables.optional(port))
+                own_part.update(port_variables.optional(rail, port))
                 self._own_parts[own_key] = own_part
             found.update(own_part)
         elif key in self._optional_parts:
             found.update(self._optional_parts[key])
         if port.bond and unit:
-            found["lower"] = self._with_leaves(found["lower"], node, unit, rail)
+            found["lower"] = self._with_leaves(found["lower"], "functions", node, unit, rail)
+        if unit and self.leaves.planes(rail) > 1:
+            found["planes"] = self._with_leaves(found["planes"], "ports", node, unit, rail)
         self._address(found, node, unit, rail)
         if identities is not None and part["vfs"] is not None:
             vf_range = self._vf_ranges.get(key)
@@ -400,14 +403,14 @@ class PlanOutput:
             leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
         return leaf
 
-    def _with_leaves(self, lower: dict[str, t.Any], node: Node, unit: Unit, rail: Rail) -> dict[str, t.Any]:
-        """Return ``lower`` of a port with a bond, with the leaf and leaf port of each member."""
+    def _with_leaves(self, part: dict[str, t.Any], key: str, node: Node, unit: Unit, rail: Rail) -> dict[str, t.Any]:
+        """Return ``lower`` or ``planes`` of a port, with the leaf and leaf port of each member or plane at ``key``."""
         place = node.place or 0
         members = [
             dict(each, leaf={"name": self.leaves.name(unit, rail, at), "port": self.leaves.port(unit, rail, place, at)})
-            for at, each in enumerate(lower["functions"], 1)
+            for at, each in enumerate(part[key], 1)
         ]
-        return dict(lower, functions=members)
+        return dict(part, **{key: members})
 
     def _planners(self, rail: Rail) -> list[Planner]:
         """Return the planner of each family of a rail."""
@@ -436,6 +439,8 @@ class PlanOutput:
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
+            **({"nic": rail.nic, "nics": rail.nics} if rail.nics > 1 else {}),
+            **({"planes": {"balancing": HARDWARE, "count": rail.device_planes}} if rail.device_planes > 1 else {}),
             "mode": rail.mode,
             "mtu": rail.mtu or self.fabric.mtu,
             **self._table(rail),

@@ -1,13 +1,17 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The leaf switches, one per rail and unit, and the leaf port of each node. Members of a bond have their own ports."""
+"""The leaf switches, one per rail and unit, and the leaf port of each node.
+
+Members of a bond, and planes over which a NIC distributes packets, have leaf ports of their own. Both are members here.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail, Unit
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX
 
@@ -17,17 +21,27 @@ class Leaves:
 
     def __init__(self, fabric: Fabric) -> None:
         self._rails = fabric.rails
+        self._one_cable = {rail.name for rail in fabric.rails if fabric.link_layer_on(rail) == INFINIBAND}
         self._names = {
             (unit.name, rail.name): _name(unit, rail) for unit in fabric.units.values() for rail in fabric.rails
         }
 
     def name(self, unit: Unit, rail: Rail, member: int = 1) -> str:
-        """Return the name of the unit's leaf on a rail. ``member``: the number of the member of a bond, from 1."""
+        """Return the name of the unit's leaf on a rail. ``member``: the number of the member or plane, from 1."""
         return self._names[unit.name, rail.name] if member == 1 else _name(unit, rail, member)
+
+    def planes(self, rail: Rail) -> int:
+        """Return the number of planes of a NIC on a rail that have a leaf port each; 1 without.
+
+        An InfiniBand port (XDR) and its cable carry all planes: the planes are ports of a sub-device of type SMI, which
+        is for management only (kernel, drivers/infiniband/hw/mlx5/main.c, mlx5_query_hca_port).
+        """
+        return 1 if rail.name in self._one_cable else rail.device_planes
 
     def names(self, unit: Unit, rail: Rail, members: int) -> list[str]:
         """Return the leaves of a unit on a rail. ``members``: the highest number of members of its bonds; 1 without."""
-        if unit.leaf is None or "m" not in unit.leaf.fields:
+        members = max(members, self.planes(rail))
+        if unit.leaf is None or unit.leaf.fields.isdisjoint(("m", "p")):
             return [self.name(unit, rail)]
         return list(dict.fromkeys(self.name(unit, rail, member) for member in range(1, members + 1)))
 
@@ -62,7 +76,8 @@ def _values(unit: Unit, rail: Rail, member: int) -> dict[str, t.Any]:
     return {
         "n": rail.base_number,
         "k": rail.number,
-        "p": rail.plane,
+        "p": member if rail.device_planes > 1 else rail.plane,
+        "c": rail.nic,
         "u": unit.number,
         "m": member,
         "rail": rail.name,

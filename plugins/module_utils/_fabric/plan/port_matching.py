@@ -216,6 +216,11 @@ def _filled_port(port: Row, addresses: t.Sequence[str | None], functions: t.Mapp
     ]
     if lower:
         return dict(port, lower=dict(lower, functions=filled), identified={"lower": lower})
+    planes = port.get("planes")
+    if planes and len(functions_of(port)) == len(planes["ports"]):
+        own = {key: port.get(key) for key in ("pci", "netdev")}
+        first = {key: own[key] or filled[0][key] for key in own}
+        return dict(port, **first, planes=dict(planes, ports=filled), identified=dict(own, planes=planes))
     return dict(filled[0], identified={"pci": port.get("pci"), "netdev": port.get("netdev")})
 
 

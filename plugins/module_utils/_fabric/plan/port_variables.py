@@ -13,13 +13,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model impo
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     EXPECTED,
+    HARDWARE,
     LINK_TYPE,
     Fabric,
     Port,
     Rail,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child_netdev
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Member
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Member, Plane
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant
 
 _MATCH = ("slot", "serial", "mac")
@@ -42,10 +43,15 @@ def overridable(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
     }
 
 
-def optional(port: Port) -> dict[str, t.Any]:
-    """Return the keys that only ports with a bond or VLAN, or with an interface of others, have."""
+def optional(rail: Rail, port: Port) -> dict[str, t.Any]:
+    """Return the keys that only ports with a bond or VLAN, with several NICs or planes on their rail, or with an
+    interface of others, have."""
     managed = port.managed is not False
     found: dict[str, t.Any] = {} if managed else {"managed": False}
+    if rail.nics > 1:
+        found["nic"] = rail.nic
+    if rail.device_planes > 1:
+        found["planes"] = {"balancing": HARDWARE, "count": rail.device_planes, "ports": _planes(rail, port)}
     if port.bond or port.vlan:
         found["lower"] = {
             "vlan": port.vlan.id if port.vlan else None,
@@ -53,6 +59,17 @@ def optional(port: Port) -> dict[str, t.Any]:
             "bond": port.bond.host_variable(managed) if port.bond else None,
             "functions": [_identity(function) for function in port.functions],
         }
+    return found
+
+
+def _planes(rail: Rail, port: Port) -> list[dict[str, t.Any]]:
+    """Return the planes over which the NIC distributes packets. The members of a bond are its planes."""
+    listed: t.Sequence[Plane | Member] = port.bond.members if port.bond else port.planes
+    found = []
+    for number in range(1, rail.device_planes + 1):
+        plane = listed[number - 1] if number <= len(listed) else Plane()
+        function = (plane.function or Member()) if isinstance(plane, Plane) else plane
+        found.append({"plane": number, "rdma_port": getattr(plane, "rdma_port", None), **_identity(function)})
     return found
 
 
@@ -114,7 +131,8 @@ def _rdma(soft_rdma: str | None, rail: Rail, port: Port) -> dict[str, t.Any]:
         # Rails on different VLANs of one netdev share its device.
         name = "%s_%s" % (soft_rdma, _as_device(port.rdma_netdev) if port.bond or port.vlan else rail.name)
     device = {"name": name, "type": soft_rdma or "hardware"}
-    return dict(device, port=port.rdma_port) if port.rdma_port else device
+    number = port.rdma_port or (port.planes[0].rdma_port if port.planes else None)
+    return dict(device, port=number) if number else device
 
 
 def _as_device(netdev: str | None) -> str:

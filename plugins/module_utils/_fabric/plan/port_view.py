@@ -22,22 +22,41 @@ Values = t.Mapping[str, t.Any]
 def functions(port: Values) -> t.Sequence[Values]:
     """Return the PCI functions below the interface, each with ``pci``, ``netdev`` and ``match``.
 
-    It is the port itself, if the interface is neither a bond nor a VLAN.
+    It is the port itself, if the interface is neither a bond nor a VLAN, and no functions carry its planes.
     """
     lower = port.get("lower")
-    return lower["functions"] if lower else (port,)
+    if lower:
+        found: t.Sequence[Values] = lower["functions"]
+        return found
+    return [plane for plane in planes_of(port) if plane["pci"] or plane["netdev"] or plane["match"]] or (port,)
+
+
+def planes_of(port: Values) -> t.Sequence[Values]:
+    """Return the planes over which the NIC distributes the packets of a port; empty without such planes.
+
+    Each has ``plane`` (its number, from 1), ``rdma_port``, and ``pci``, ``netdev`` and ``match`` of its function; all
+    are None if the file does not set them. With a unit, each has a ``leaf``, unless one cable carries all planes.
+    """
+    found: t.Sequence[Values] = port["planes"]["ports"] if port.get("planes") else ()
+    return found
+
+
+def cables(port: Values) -> t.Sequence[Values]:
+    """Return what is connected to a leaf port: each plane with a leaf of its own, or each function."""
+    planes = planes_of(port)
+    return planes if planes and planes[0].get("leaf") else functions(port)
 
 
 def each_function(port: Values) -> t.Sequence[Values]:
     """Return the port once for each of its functions, with ``pci`` and ``netdev`` of the function."""
-    lower = port.get("lower")
-    return [dict(port, pci=each["pci"], netdev=each["netdev"]) for each in lower["functions"]] if lower else (port,)
+    found = functions(port)
+    return found if found == (port,) else [dict(port, pci=each["pci"], netdev=each["netdev"]) for each in found]
 
 
 def each_netdev(port: Values) -> t.Sequence[Values]:
     """Return the port once for each of its netdevs: each function, the bond, and the VLAN."""
     if not port.get("lower"):
-        return (port,)
+        return each_function(port)
     above = dict.fromkeys((rdma_netdev(port), port["netdev"]))
     known = [each["netdev"] for each in functions(port)]
     return [*each_function(port), *(dict(port, pci=None, netdev=name) for name in above if name not in known)]
@@ -52,7 +71,7 @@ def bond_of(port: Values) -> Values | None:
 def leaf_of(port: Values, function: Values) -> dict[str, t.Any]:
     """Return the leaf of a function of a port: its own, as members of bonds have, or that of the port; empty without.
 
-    :param function: one of :func:`functions`.
+    :param function: one of :func:`cables`.
     """
     return dict(port.get("leaf") or {}, **(function.get("leaf") or {}))
 

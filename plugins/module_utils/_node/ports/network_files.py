@@ -13,6 +13,7 @@ Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5)
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import typing as t
@@ -48,6 +49,7 @@ SYSCTL_FILE = "/etc/sysctl.d/90-railyard.conf"
 NETPLAN_DIRS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 NETPLAN_FILE = "/etc/netplan/60-railyard.yaml"
 NM_DIR = "/etc/NetworkManager/system-connections"
+NM_ENDING = ".nmconnection"
 NETWORKD = networkd_reload.UNIT
 NETWORK_MANAGER = "NetworkManager.service"
 
@@ -134,8 +136,12 @@ class Backend:
     def load_netdevs(self, created: t.Sequence[Kept], files: t.Mapping[str, File]) -> None:
         """Read the files of bonds and VLANs that do not exist yet. ``files``: all desired files."""
 
-    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
-        """Reload the files and wait up to ``timeout`` seconds. ``changed``: the paths that it has not read yet."""
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], made: t.Collection[str], timeout: float) -> None:
+        """Reload the files and wait up to ``timeout`` seconds.
+
+        :param changed: the paths that it has not read yet.
+        :param made: the bonds and VLANs that Railyard made, also those that it has removed.
+        """
 
     def warnings(self) -> list[str]:
         return []
@@ -171,7 +177,7 @@ class Networkd(Backend):
     def is_running(self) -> bool:
         return running(self._system, NETWORKD)
 
-    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], made: t.Collection[str], timeout: float) -> None:
         files = [(each.netdev, self.netdev_file(each.netdev)) for each in kept if each.part.kind]
         networkd_reload.announce(self._system, [each for each in files if each[1] in changed])
         networkd_reload.reload(self._system, [(each, self._path(each)) for each in kept], changed, timeout)
@@ -302,7 +308,7 @@ class Netplan(Backend):
             self._system.write_file(path, text, 0o644)
         networkd_reload.load_netdevs(self._system, created)
 
-    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], made: t.Collection[str], timeout: float) -> None:
         # not 'netplan apply', which would reconfigure the management path too
         unread = {*netplan_output.generate(self._system), *changed}
         netdevs = [
@@ -333,15 +339,21 @@ class NetworkManager(Backend):
         return {self._path(each): File(keyfile.text(each), 0o600) for each in kept}
 
     def ours(self) -> list[str]:
-        return _named(self._system, NM_DIR, NM_PREFIX, ".nmconnection")
+        return _named(self._system, NM_DIR, NM_PREFIX, NM_ENDING)
 
     def is_running(self) -> bool:
         return running(self._system, NETWORK_MANAGER)
 
-    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], made: t.Collection[str], timeout: float) -> None:
         system = self._system
         remedy = "see 'journalctl -u NetworkManager' for the reason"
+        # With its profile, NetworkManager would take an interface of others apart: a bond would lose its members.
+        left = self._of_others(changed, made)
+        for netdev in left:
+            system.check(["nmcli", "device", "set", netdev, "managed", "no"], remedy)
         system.check(["nmcli", "connection", "reload"], remedy)
+        for netdev in left:
+            system.check(["nmcli", "device", "set", netdev, "managed", "yes"], remedy)
         again: set[str] = set()
         # a bond before its members, and both before VLANs
         for each in sorted(kept, key=lambda each: (1, 0, 2)[each.part.depth]):
@@ -361,13 +373,32 @@ class NetworkManager(Backend):
                 system.check(up, remedy, timeout + 10)
                 again.add(each.netdev)
 
+    def _of_others(self, changed: t.Collection[str], made: t.Collection[str]) -> list[str]:
+        """Return the bonds and VLANs of others, and their members, that have no profile of Railyard any more.
+
+        NetworkManager may have created a removed VLAN of Railyard again, because it had not read yet that its profile
+        was removed.
+        """
+        removed = {os.path.basename(path)[: -len(NM_ENDING)] for path in changed if not self._system.exists(path)}
+        if not removed:
+            return []
+        found = []
+        for line in self._system.run(["nmcli", "-g", "NAME,DEVICE", "connection", "show", "--active"]).out.splitlines():
+            profile, _colon, netdev = line.partition(":")
+            place = "/sys/class/net/%s/" % netdev
+            kind = re.search(r"^DEVTYPE=(bond|vlan)$", self._system.read(place + "uevent") or "", re.M)
+            master = self._system.link_name(place + "master")
+            if profile in removed and netdev not in made and (kind or (master and master not in made)):
+                found.append(netdev)
+        return found
+
     def replaced(self, each: Kept, facts: Facts) -> list[Section]:
         foreign_netdevs.check_profiles(self._system, each)
         foreign_files.network_manager(self._system, each, facts)
         return []
 
     def _path(self, each: Kept) -> str:
-        return "%s/%s%s.nmconnection" % (NM_DIR, NM_PREFIX, each.port.rail)
+        return "%s/%s%s%s" % (NM_DIR, NM_PREFIX, each.port.rail, NM_ENDING)
 
 
 BACKENDS: dict[str, type[Backend]] = {each.name: each for each in (Backend, Networkd, Netplan, NetworkManager)}

@@ -246,7 +246,7 @@ class RailPorts(Subsystem):
             # reports duplicates first, because the back-end would only report that the link is not configured
             self._check_duplicates(targets)
             present = [each._replace(ifindex=plan.lower.index(each.ifindex or 0) or None) for each in kept]
-            backend.load(present, [change.subject for change in files], self._timeout)
+            backend.load(present, [change.subject for change in files], record.made, self._timeout)
             self._await_live([each.port for each in targets], former)
 
         loaded = [Change(backend.name, "loaded", False, True, load, STEP)] if backend.is_running() else []
