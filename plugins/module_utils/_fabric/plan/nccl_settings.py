@@ -45,19 +45,23 @@ def planned_devices(node: Variables) -> list[HcaPort]:
     return hca_ports(compute_ports(node["ports"]))
 
 
-def slot_numbers(node: Variables, port: Variables) -> dict[str, t.Any]:
-    """Return what NCCL_IB_HCA has of the RDMA device of a slot: the numbers of its ports, rail and plane.
+def of_slots(node: Variables, port: Variables) -> dict[str, t.Any]:
+    """Return the key ``nccl`` of a rail in the agent's spec: what NCCL_IB_HCA has of the RDMA device of a slot.
 
-    ``ports`` is empty for every port of the device. A VF has one port.
+    It is missing if the name of the device and ``rdma_port`` are enough. ``ports``: the numbers of the ports of the
+    device; empty for every port. A VF has one port.
     """
+    own = rdma_numbers(port)
+    if "nccl" not in port and len(own) == 1:
+        return {}
     numbers, rail, plane = [1], rail_index(port), plane_index(port)
     if not has_vfs(attachment_of(node, port)):
-        name, own = port["rdma"]["name"], set(rdma_numbers(port))
-        same = [each for each in node["ports"] if each["rdma"]["name"] == name and own & set(rdma_numbers(each))]
+        name = port["rdma"]["name"]
+        same = [each for each in node["ports"] if each["rdma"]["name"] == name and {*own} & {*rdma_numbers(each)}]
         found = hca_ports(same)
-        numbers = [each.port for each in found if each.port and (own == {None} or each.port in own)]
+        numbers = [each.port for each in found if each.port and (own == [None] or each.port in own)]
         rail, plane = (found[0].rail, found[0].plane) if found else (rail, plane)
-    return {"ports": numbers, "rail": rail, "plane": plane}
+    return {"nccl": {"ports": numbers, "rail": rail, "plane": plane}}
 
 
 def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dict[str, str]:
