@@ -127,7 +127,9 @@ def _named_as_function(link_layer: str | None, port: Port, report: Report) -> bo
         name = function.netdev
         if name is None:
             continue
-        path = port.function_path(at) + ("netdev",) if port.bond else port.paths.get("netdev", port.path)
+        path = port.function_path(at) + ("netdev",)
+        if not port.bond and not port.planes:
+            path = port.paths.get("netdev", port.path)
         if report.within(path):
             continue
         tagged = _TAGGED.match(name) if link_layer != INFINIBAND else None
@@ -140,7 +142,7 @@ def _named_as_function(link_layer: str | None, port: Port, report: Report) -> bo
                 remedy = remedy.replace("%s", name) + (owned if "bond:" in remedy or "vlan:" in remedy else "")
                 report.add(ABOVE, path, "%s is %s, but netdev is the name of a function" % (shown(name), what), remedy)
                 break
-    if port.rdma and _LAG_DEVICE.match(port.rdma) and not port.bond and not report.within(port.path):
+    if port.rdma and _LAG_DEVICE.match(port.rdma) and not (port.bond or port.planes or report.within(port.path)):
         message = "%s is the RDMA device of a bond, and the port of %s has no bond" % (port.rdma, port.rail)
         remedy = "write bond: {name: bond0, members: [{pci: ...}, {pci: ...}]} in place of netdev and pci" + owned
         report.add(ABOVE, port.paths.get("rdma", port.path), message, remedy)
