@@ -190,7 +190,8 @@ class ActionModule(ActionBase):
         """Read the node's test pods, and the files with NCCL's and UCX's settings."""
         running = (self._vars.get(_WORKLOAD) or {}).get("running") if self._begun["pods"] else None
         pods = [str(uid) for uid in (running or {}).get(node["name"]) or ()]
-        files = [path for path in (node.get("nccl") or {}).values() if path] if self._begun["files"] else []
+        nccl = node.get("nccl") or {} if self._begun["files"] else {}
+        files = [nccl[key] for key in ("file", "ucx_file") if nccl.get(key)]
         if not pods and not files:
             return
         inside = row["inside"] = self._execute(_PODS, {"pods": pods, "files": files})

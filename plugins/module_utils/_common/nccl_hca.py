@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The value of ``NCCL_IB_HCA``: ports of RDMA devices, with rail and plane.
+"""The ports of RDMA devices that NCCL and UCX use, with rail and plane for NCCL, as values of their variables.
 
 Source: NCCL 2.30.7, docs/userguide/source/env.rst (NCCL_IB_HCA), src/misc/utils.cc (parseStringList) and
 src/misc/param.cc (setEnvFile), read on 2026-11-29.
@@ -51,6 +51,13 @@ def settings(ports: t.Sequence[HcaPort], vfs: bool = False) -> dict[str, str]:
     if vfs and any(port.plane is not None for port in ports):
         found["NCCL_IB_MERGE_NICS"] = "0"
     return found
+
+
+def ucx_settings(ports: t.Sequence[HcaPort]) -> dict[str, str]:
+    """Return UCX's setting for exactly these ports; empty if the number of one is unknown, which UCX needs."""
+    if not ports or not all(port.port for port in ports):
+        return {}
+    return {"UCX_NET_DEVICES": ",".join("%s:%d" % (each.device, each.port or 0) for each in ports)}
 
 
 def read(text: str) -> list[HcaPort]:

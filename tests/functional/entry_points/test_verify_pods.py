@@ -27,7 +27,7 @@ from tests.unit.fabric.verify_nodes import World
 NODES = ("ai-1", "ai-2")
 FABRIC = """
 plugin: railyard.fabric.rails
-fabric: {name: ai, attachment: macvlan, provider: cni, mtu: 4200, nccl: {ucx: true}}
+fabric: {name: ai, attachment: macvlan, provider: cni, mtu: 4200, nccl: {ucx: true, version: "2.30.5"}}
 rails:
   gpu01: {subnet: 172.16.11.0/24, gateway: .254, mode: block, block: 16, pods: .1-.192, hosts: .201-.253}
 profiles:

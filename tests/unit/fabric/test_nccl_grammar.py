@@ -18,8 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports, hca_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import slurm_environment
@@ -154,6 +152,7 @@ def test_rails_and_planes_have_the_same_numbers_on_all_nodes(provider: str, tmp_
     if provider == "agent":
         (rails,) = [each for each in slots(tmp_path, part) if each.get("RAILYARD_SLOT") == "0"]
         assert check(rails) == last
+        assert rails["UCX_NET_DEVICES"] == "mlx5_2:3,mlx5_2:6,mlx5_10:1"
         assert rails["NCCL_NET_MERGE_POLICY"] == "RAIL"
         # a device of one rail does not name devices: without their rails, the policy would merge none
         assert not [
@@ -180,34 +179,45 @@ def test_planes_that_share_a_device_without_numbers_have_a_rail_and_no_plane() -
     assert [rail.nccl for rail in spec.rails] == [((), 2, None), ((), 2, None), ((1,), 3, None)]
 
 
-def test_the_nics_of_a_rail_have_its_number() -> None:
-    """A rail with several NICs is an entry for each, of which ``base`` is the rail."""
-    fabric = planned(PLANES % ("spiderpool", "2.30.5", "")).fabric
-    for rail in fabric.rails:
-        if rail.base == "gpu3":
-            rail.base, rail.plane, rail.planes = "gpu4", 1, 1
-    plan = Plan(fabric, Variants(fabric))
-    found = entries(nccl_objects.host_settings(plan.fabric_vars(), plan.node_vars(plan.nodes[0]))["NCCL_IB_HCA"])
-    assert found == [Entry("mlx5_2", 3, 2, None), Entry("mlx5_2", 6, 2, None), Entry("mlx5_10", 1, 2, None)]
+# Two NICs per rail, each with two planes that the NIC balances: ports of its device, functions, or unknown.
+NICS = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, provider: agent, attachment: macvlan, mtu: 9000, slots: {all_rails: 2}%s}
+rails:
+  gpu[1:2]:
+    nics: 2
+    planes: {count: 2, balancing: hardware}
+    subnet: "10.{n}.{c}.0/24"
+    hosts: .201-.253
+    pods: .1-.200
+profiles:
+  hgx:
+    ports:
+      gpu1n1: {netdev: nic11, rdma: roce_r11, planes: [3, 6]}
+      gpu1n2: {netdev: nic12, rdma: "roce_r12:1", planes: [3, 6]}
+      gpu2n1: {netdev: nic21, rdma: roce_r21, planes: [{pci: "0000:1b:00.0"}, {pci: "0000:1b:00.1"}]}
+      gpu2n2: {netdev: nic22, rdma: roce_r22}
+nodes:
+  ai-[1:2]: {profile: hgx}
+"""
 
 
-def test_a_nic_that_balances_its_planes_has_the_ports_of_its_planes_and_no_plane(tmp_path: Path) -> None:
-    """Port 1 of such a device carries nothing. The rows are those of the plan for ``planes: [3, 6]``."""
-    plan = planned(PLANES % ("agent", "2.30.5", SLOTS["agent"]))
-    node = plan.node_vars(plan.nodes[1])
-    *others, last = node["ports"][:-1]
-    rows = [{"plane": plane, "rdma_port": number, "pci": None, "netdev": None} for plane, number in ((1, 3), (2, 6))]
-    last["planes"] = {"balancing": "hardware", "count": 2, "ports": rows}
+@pytest.mark.parametrize("version, rails", [(', nccl: {version: "2.30.5"}', (0, 0, 0, 1, 1)), ("", (None,) * 5)])
+def test_nics_have_the_number_of_their_rail_and_the_ports_of_their_planes(
+    version: str, rails: tuple[int | None, ...], tmp_path: Path
+) -> None:
+    """Port 1 of a device whose planes have other numbers carries nothing, unless the file names it."""
+    plan = planned(NICS % version)
+    node = plan.node_vars(plan.nodes[0])
     value = nccl_objects.host_settings(plan.fabric_vars(), node)["NCCL_IB_HCA"]
-    assert entries(value)[4:] == [Entry("mlx5_10", 3, 3, None), Entry("mlx5_10", 6, 3, None)]
-    assert nccl_settings.slot_numbers(node, last) == {"ports": [3, 6], "rail": 3, "plane": None}
-    node["agent"]["rails"][-1]["nccl"] = nccl_settings.slot_numbers(node, last)
-    (rails,) = [each for each in slots(tmp_path, node) if each.get("RAILYARD_SLOT") == "0"]
-    assert rails["NCCL_IB_HCA"] == value
-    # without a version, the ports are the same
-    for port in node["ports"]:
-        port.pop("nccl", None)
-    assert nccl_objects.host_settings(plan.fabric_vars(), node)["NCCL_IB_HCA"].endswith(",mlx5_10:3,mlx5_10:6")
+    devices = [("roce_r11", 3), ("roce_r11", 6), ("roce_r12", 1), ("roce_r21", 1), ("roce_r22", 1)]
+    # hardware balancing has no planes for NCCL
+    assert entries(value) == [Entry(*device, rail, None) for device, rail in zip(devices, rails)]
+    (slot,) = [each for each in slots(tmp_path, node) if each["RAILYARD_SLOT"] == "0"]
+    if version:
+        assert slot["NCCL_IB_HCA"] == value
+    else:
+        assert slot["NCCL_IB_HCA"] == "=roce_r11:3,roce_r11:6,roce_r12:1,roce_r21,roce_r22"
 
 
 @pytest.mark.parametrize(
@@ -289,3 +299,31 @@ def test_tasks_of_slurm_have_the_settings_of_their_node() -> None:
 
 def test_without_a_version_there_is_no_script_for_tasks() -> None:
     assert slurm_environment.files(planned(SLURM.replace(', nccl: {version: "2.30.5"}', "")).document()) == {}
+
+
+def _codes(text: str) -> list[str]:
+    return [finding.code for finding in lint(text.encode()).findings if finding.code.startswith("RY86")]
+
+
+def test_lint_counts_every_port_of_a_device() -> None:
+    ports = "[%s]" % ", ".join(str(number) for number in range(1, 9))
+    text = (NICS % "").replace("count: 2", "count: 8").replace('"roce_r12:1"', "roce_r12")
+    for old in ("[3, 6]", '[{pci: "0000:1b:00.0"}, {pci: "0000:1b:00.1"}]'):
+        text = text.replace(old, ports)
+    text = text.replace("rdma: roce_r22}", "rdma: roce_r22, planes: %s}" % ports)
+    # four NICs with 8 ports each
+    assert _codes(text) == []
+    fifth = "      gpu3n1: {netdev: nic31, rdma: roce_r31, planes: %s}\nnodes:" % ports
+    assert _codes(text.replace("gpu[1:2]", "gpu[1:3]").replace("nodes:", fifth)) == ["RY861"]
+
+
+def test_planes_of_one_nic_have_the_order_of_their_functions() -> None:
+    text = (NICS % ', nccl: {version: "2.30.5"}').replace("{count: 2, balancing: hardware}", "2")
+    text = text.replace("gpu[1:2]:", "gpu1:").replace("{n}.{c}", "{c}.{p}").partition("      gpu1n1:")[0]
+    for nic, pci in ((1, "2b"), (2, "1b")):
+        for plane in (1, 2):
+            text += '      gpu1n%dp%d: {netdev: nic%d%d, pci: "0000:%s:00.%d"}\n' % (nic, plane, nic, plane, pci, plane)
+    text += "nodes: {ai-1: {profile: hgx}}\n"
+    # the order of NICs does not matter: they are not merged
+    assert _codes(text) == []
+    assert _codes(text.replace("0000:2b:00.1", "0000:2b:00.3")) == ["RY864"]

@@ -389,6 +389,7 @@ def test_the_device_of_a_vf_has_port_rail_and_plane_for_nccl(tmp_path: Path) -> 
     system = node(tmp_path).system()
     found = cdi_files.environment(system, spec, whole)
     assert (found["NCCL_IB_HCA"], found["NCCL_NET_MERGE_POLICY"]) == ("=mlx5_8:1:0:1", "RAIL")
+    assert found["UCX_NET_DEVICES"] == "mlx5_8:1"
     # the order of VFs can differ between nodes, and NCCL would connect merged planes crosswise
     assert found["NCCL_IB_MERGE_NICS"] == "0"
     # NCCL merges only devices that are named with their rail, so one without names has no such policy

@@ -28,7 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint impor
     ipam_rules,
     kubernetes_rules,
     name_rules,
-    nccl_rules,
     network_rules,
     nic_rules,
     object_rules,
@@ -73,7 +72,6 @@ FAMILIES = (
     host_rules.check,
     scale_rules.check,
     qos_rules.check,
-    nccl_rules.check,
 )
 # Checks of the plan, which exists only without errors.
 PLAN_CHECKS = (sriov_rules.check_plan, rendered_rules.check_plan)

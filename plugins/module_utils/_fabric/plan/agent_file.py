@@ -89,7 +89,7 @@ class AgentFiles:
             "rails": [
                 dict(
                     self._rail(port, self._slots_of(node, port, identities.get(port["rail"], ()), variant), variant),
-                    **({"nccl": nccl_settings.slot_numbers(node_vars, port)} if "nccl" in port else {}),
+                    **nccl_settings.of_slots(node_vars, port),
                 )
                 for port in node_vars["ports"]
                 if port["rail"] in self._rails_for_pods

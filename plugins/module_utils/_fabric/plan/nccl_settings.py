@@ -45,19 +45,23 @@ def planned_devices(node: Variables) -> list[HcaPort]:
     return hca_ports(compute_ports(node["ports"]))
 
 
-def slot_numbers(node: Variables, port: Variables) -> dict[str, t.Any]:
-    """Return what NCCL_IB_HCA has of the RDMA device of a slot: the numbers of its ports, rail and plane.
+def of_slots(node: Variables, port: Variables) -> dict[str, t.Any]:
+    """Return the key ``nccl`` of a rail in the agent's spec: what NCCL_IB_HCA has of the RDMA device of a slot.
 
-    ``ports`` is empty for every port of the device. A VF has one port.
+    It is missing if the name of the device and ``rdma_port`` are enough. ``ports``: the numbers of the ports of the
+    device; empty for every port. A VF has one port.
     """
+    own = rdma_numbers(port)
+    if "nccl" not in port and len(own) == 1:
+        return {}
     numbers, rail, plane = [1], rail_index(port), plane_index(port)
     if not has_vfs(attachment_of(node, port)):
-        name, own = port["rdma"]["name"], set(rdma_numbers(port))
-        same = [each for each in node["ports"] if each["rdma"]["name"] == name and own & set(rdma_numbers(each))]
+        name = port["rdma"]["name"]
+        same = [each for each in node["ports"] if each["rdma"]["name"] == name and {*own} & {*rdma_numbers(each)}]
         found = hca_ports(same)
-        numbers = [each.port for each in found if each.port and (own == {None} or each.port in own)]
+        numbers = [each.port for each in found if each.port and (own == [None] or each.port in own)]
         rail, plane = (found[0].rail, found[0].plane) if found else (rail, plane)
-    return {"ports": numbers, "rail": rail, "plane": plane}
+    return {"nccl": {"ports": numbers, "rail": rail, "plane": plane}}
 
 
 def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dict[str, str]:
@@ -82,9 +86,15 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> di
     return settings
 
 
+def planned_version(node: Variables) -> str | None:
+    """Return the oldest NCCL of the jobs, as the fabric file has it; None without."""
+    version: str | None = (node.get("nccl") or {}).get("version")
+    return version
+
+
 def needs_gid_index(node: Variables) -> bool:
     """Return whether the NCCL of the jobs is too old to select a GID, according to the plan."""
-    version = host_model.version_numbers((node.get("nccl") or {}).get("version") or "")
+    version = host_model.version_numbers(planned_version(node) or "")
     return version is not None and version < GID_VERSION
 
 
@@ -101,10 +111,7 @@ def ucx(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dic
 
     Without ``devices``, UCX uses all that it finds. The same applies if a number is None: the setting needs numbers.
     """
-    settings = {}
-    numbered = ["%s:%d" % (each.device, each.port) for each in devices if each.port]
-    if numbered and len(numbered) == len(devices):
-        settings["UCX_NET_DEVICES"] = ",".join(numbered)
+    settings = nccl_hca.ucx_settings(devices)
     service = _service(fabric, _roce_ports(fabric, node))
     settings.update((_UCX[key], value) for key, value in service.items() if key in _UCX)
     return settings
@@ -117,7 +124,7 @@ def open_mpi(node: Variables) -> dict[str, str]:
     mlx5, unless this variable names others. Source: Open MPI, opal/mca/common/ucx/common_ucx.c
     (opal_common_ucx_support_level), and docs/tuning-apps/networking/ib-and-roce.rst of 5.0.8, read on 2026-11-29.
     """
-    return {"OMPI_MCA_pml_ucx_devices": "any"} if (node.get("nccl") or {}).get("version") else {}
+    return {"OMPI_MCA_pml_ucx_devices": "any"} if planned_version(node) else {}
 
 
 def _roce_ports(fabric: Variables, node: Variables) -> list[Variables]:

@@ -105,11 +105,12 @@ def hca_ports(ports: t.Iterable[Values]) -> list[HcaPort]:
 
 
 def rdma_numbers(port: Values) -> t.Sequence[int | None]:
-    """Return the planned numbers of the ports of the RDMA device that a port uses: several if they are the planes of
-    hardware balancing; [None] without a number."""
+    """Return the planned numbers of the ports of the RDMA device that a port uses: those of its planes, if the NIC
+    balances them; [None] without a number."""
     planned = port["rdma"].get("port")
-    planes = (port.get("planes") or {}).get("ports") or ()
-    return [planned] if planned else [each["rdma_port"] for each in planes if each.get("rdma_port")] or [None]
+    planes = [each["rdma_port"] for each in (port.get("planes") or {}).get("ports") or () if each.get("rdma_port")]
+    # a number beside those of the planes is that of a port above them
+    return planes if planes and planned in (None, *planes) else [planned]
 
 
 def _common(values: t.Iterable[int | None]) -> int | None:

@@ -34,7 +34,7 @@ def files(document: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Return file name -> text; empty if no node has the version of NCCL in the plan."""
     nodes: dict[str, list[str]] = {}
     for node in document["nodes"]:
-        if (node["nccl"] or {}).get("version"):
+        if nccl_settings.planned_version(node):
             settings = _settings(document["fabric"], node)
             lines = ["    add %s %s\n" % (name, shlex.quote(value)) for name, value in sorted(settings.items())]
             nodes.setdefault("".join(lines), []).append(node["name"])

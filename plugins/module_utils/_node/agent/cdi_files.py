@@ -175,8 +175,10 @@ def environment(system: System, spec: AgentSpec, device: Device) -> dict[str, st
     variables = {"RAILYARD_RAILS": ",".join(device.slots), "RAILYARD_SLOT": str(device.number)}
     devices = [_hca_ports(system, spec, spec.rail(name), slot) for name, slot in device.slots.items()]
     if all(devices):
-        vfs = any(spec.rail(name).has_vfs for name in device.slots)
-        variables.update(nccl_hca.settings([port for ports in devices for port in ports], vfs))
+        ports = [port for each in devices for port in each]
+        variables.update(nccl_hca.settings(ports, any(spec.rail(name).has_vfs for name in device.slots)))
+        if any(spec.rail(name).nccl for name in device.slots):
+            variables.update(nccl_hca.ucx_settings(ports))
     return dict(variables, **spec.env)
 
 
