@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     make_port,
     port_texts,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import read_domain
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
     label,
@@ -149,6 +150,7 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
         _read_settings(group, own, report)
         group.ports = _group_ports(own, report)
         group.vars = read_variables(own, report)
+        group.nvlink_domain = read_domain(own.text("nvlink_domain"), own.path, report)
         own.done()
         fabric.groups[name] = group
 

@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint impor
     kubernetes_rules,
     name_rules,
     network_rules,
+    nvlink_rules,
     object_rules,
     port_rules,
     qos_rules,
@@ -66,6 +67,7 @@ FAMILIES = (
     slot_rules.check,
     gpu_rules.check,
     host_rules.check,
+    nvlink_rules.check,
     scale_rules.check,
     qos_rules.check,
 )
