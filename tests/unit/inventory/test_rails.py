@@ -32,6 +32,7 @@ NODES = {
     "bonded-roce": 4,
     "flat-roce": 4,
     "four-gpu-two-nic": 6,
+    "gb300-rack": 36,
     "host-device": 4,
     "ib-compute-roce-storage": 32,
     "infiniband-sriov": 32,

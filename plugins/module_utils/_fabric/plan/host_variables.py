@@ -128,7 +128,7 @@ class PlanOutput:
         mode = fabric.rdma_mode or facts.rdma_modes(fabric.attachment, fabric.link_layer)[0]
         kinds = [kind for variant in self.variants for kind in self.variants.kinds_of(variant)]
         used = [attachment for attachment, _link_layer in kinds if attachment]
-        found = {
+        found: dict[str, t.Any] = {
             "name": fabric.name,
             "attachment": fabric.attachment,
             "attachments": sorted(set(used), key=used.index) or [fabric.attachment],
