@@ -150,7 +150,7 @@ class ActionModule(ActionBase):
     def _read(self) -> Row:
         """Read the state of the node and its pods, and what the modules would change."""
         try:
-            info = self._execute(_INFO, {key: self._begun[key] for key in ("subset", "listen")})
+            info = self._execute(_INFO, {"subset": self._parts(), "listen": self._begun["listen"]})
         except AnsibleConnectionFailure as error:
             self._spool.add(self._name, {"info": {"unreachable": True, "msg": str(error)}})
             raise
@@ -160,6 +160,11 @@ class ActionModule(ActionBase):
             result.update(self._read_more(info, row))
         self._spool.add(self._name, row)
         return result if "system" in info else dict(info)
+
+    def _parts(self) -> list[str]:
+        """Return the parts of ``rail_info`` for this node."""
+        domain = (self._value("railyard_node") or {}).get("nvlink_domain")
+        return [*self._begun["subset"], *(["nvlink"] if domain and self._begun["kind"] == VERIFY else [])]
 
     def _read_more(self, info: Row, row: Row) -> Row:
         """Read the other parts of a node that answers, and write what its partners need of it."""

@@ -11,8 +11,8 @@ short_description: Read the NICs, interfaces, RDMA devices, GPUs, VFs and tools 
 version_added: 0.1.0
 description:
   - Reads the state of a node in one call. Changes nothing and loads no kernel module.
-  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, if installed, libibverbs. The output of programs is
-    not parsed.
+  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, if installed, libibverbs. Of programs, only
+    the output of C(nvidia-smi -q) is parsed, for V(nvlink).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -38,6 +38,7 @@ options:
       - counters
       - lldp
       - duplicates
+      - nvlink
       - pci
       - kernel
       - limits
@@ -430,6 +431,23 @@ infiniband:
   type: dict
   version_added: 0.2.0
   sample: {ports: []}
+nvlink:
+  description:
+    - The NVLink domain of each GPU. GPUs with the same C(cluster) and C(clique) can access the memory of one another.
+    - C(state) is that of the registration, V(Completed) when C(status) is valid. Values are those of C(nvidia-smi -q),
+      null if it prints C(N/A).
+    - C(error) is the reason why they cannot be read, or null.
+  returned: when O(subset) has V(nvlink)
+  type: dict
+  version_added: 0.2.0
+  sample:
+    error: null
+    gpus:
+      - pci: '0009:06:00.0'
+        state: Completed
+        status: Success
+        clique: '4026'
+        cluster: 9c6f5af3-53bf-49b5-a436-b66766c413c3
 gpudirect:
   description: The C(gathered) of M(railyard.fabric.gpudirect), with the path of GPU memory to the NIC and its reason.
   returned: when O(subset) has V(gpudirect)
@@ -452,8 +470,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.info import 
 
 def main() -> None:
     choices = ["all", "system", "nics", "rdma", "gids", "gpus", "vfs", "ip"]
-    choices += ["sysctls", "counters", "lldp", "duplicates", "pci", "kernel", "limits", "gpudirect", "qos", "driver"]
-    choices += ["infiniband"]
+    choices += ["sysctls", "counters", "lldp", "duplicates", "nvlink", "pci", "kernel", "limits", "gpudirect", "qos"]
+    choices += ["driver", "infiniband"]
     spec = {
         "subset": {"type": "list", "elements": "str", "choices": choices, "default": ["all"]},
         "listen": {"type": "float", "default": 0},

@@ -30,7 +30,7 @@ CARD = FABRIC.replace("netdev: rail1", "netdev: rail1, pci: 0000:ff:1f.0")
 # Without pods, in a fabric of InfiniBand.
 BARE = CARD.replace("mode: block, block: 32, gateway: .254, pods: .1-.192", "mode: subnet")
 SOFT = "soft_rdma: rxe, driver: {kind: inbox}, pci: {acs: disabled, iommu: passthrough}, limits: {memlock: unlimited}"
-CNI = FABRIC % ("macvlan, provider: cni", SOFT + ", nccl: {}, gpudirect: {path: none}")
+CNI = FABRIC % ("macvlan, provider: cni", SOFT + ", nccl: {}, gpudirect: {path: none}, imex: {}")
 
 
 class Hosted(t.NamedTuple):
@@ -42,7 +42,10 @@ class Hosted(t.NamedTuple):
 
 
 HOSTS = {
-    "soft": Hosted(CNI, ["ofed", "rdma_mode", "pci", "rail_ports", "rdma_links", "cni", "limits", "gpudirect", "nccl"]),
+    "soft": Hosted(
+        CNI.replace("{profile: server}", "{profile: server, nvlink_domain: r1}"),
+        ["ofed", "rdma_mode", "pci", "rail_ports", "rdma_links", "cni", "limits", "gpudirect", "imex", "nccl"],
+    ),
     "card": Hosted(
         CARD % ("sriov, provider: spiderpool", "firmware: {sriov_en: true}, vfs: {count: 2}") + "qos: {}\n",
         ["nic_firmware", "sriov", "qos"],
@@ -123,7 +126,7 @@ def test_every_role_of_a_layer_runs_its_modules(node: LiveNode) -> None:
             assert result["layer"] == role and all(error["remedy"] for error in result["errors"]), result
         else:
             assert list(result["modules"]) == modules, result
-    assert not any(results[role]["failed"] for role in ("ofed", "rail_ports", "limits", "gpudirect", "nccl"))
+    assert not any(results[role]["failed"] for role in ("ofed", "rail_ports", "limits", "gpudirect", "imex", "nccl"))
     # the card that the plan has is not in this machine
     for role in ("nic_firmware", "sriov", "qos", "infiniband"):
         assert [error["port"] for error in results[role]["errors"]] in (["rail1"], ["0000:ff:1f.0"]), results[role]

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
+from tests.unit.node import plane_devices
 from tests.unit.node import test_info as nodes
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
@@ -282,3 +283,21 @@ def test_a_server_with_more_cards_than_gpus(tmp_path: Path) -> None:
     roles = others(outcome)
     assert roles.pop("ens39f1np1") == roles.pop("ens39f0np0") == "management"
     assert sorted(roles) == ["ens33f0np0", "ens33f1np1", "ibo6", "ibo7", "ibo8", "ibo9"]
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_gb300_pairs_gpus_and_nics_by_their_data_direct_functions(tmp_path: Path, paired: bool) -> None:
+    """Two pairs of NVIDIA's guide: in the order of PCI addresses, which decides otherwise, they are crosswise."""
+    recording = plane_devices.recorded("data-direct")
+    for row in recording["functions"] if not paired else ():
+        row.pop("uuid")
+    infos = plane_devices.Machine(tmp_path, recording).look()
+    outcome = run([NodeInfo("tray-01", "10.0.0.1", dict(infos, system={"rdma_mode": "shared"}))], Options("ai"))
+    assert outcome.text
+    profile = next(iter(yaml.safe_load(outcome.text)["profiles"].values()))
+    by_pci = {port["pci"]: port["gpu"] for port in profile["ports"].values()}
+    if paired:
+        assert by_pci == {"0002:03:00.0": 0, "0000:03:00.0": 1}
+        assert profile["gpu_distance"] == "PIX" and "DS204" not in findings(outcome)
+    else:
+        assert by_pci == {"0000:03:00.0": 0, "0002:03:00.0": 1} and "DS203" in findings(outcome)

@@ -49,7 +49,7 @@ def planned(fabric: str = "", profile: str = "", group: str = "") -> Plan:
 
 
 def given_to(plan: Plan, layer: str) -> list[t.Any]:
-    return [plan.node_vars(node)[layer] for node in plan.nodes]
+    return [plan.node_vars(node).get(layer) for node in plan.nodes]
 
 
 def test_unnamed_settings_are_not_managed() -> None:

@@ -26,6 +26,7 @@ from tests import work
 from tests.unit.fabric.test_presets_on_nodes import CODES as PRESET_CODES
 from tests.unit.fabric.test_verify_layouts import CODES as LAYOUT_CODES
 from tests.unit.fabric.test_verify_planes import CODES as PLANE_CODES
+from tests.unit.fabric.test_verify_nvlink import CODES as NVLINK_CODES
 from tests.unit.fabric.test_verify_pods import AGENT_HARMS
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
@@ -399,6 +400,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("MaxReadReq", state("pci_tuning", subject="0000:03:00.0", attribute="MaxReadReq"), "RV602", NODE, RAIL),
     ("kernel argument", state("kernel_arguments", subject="kernel", attribute="iommu"), "RV603", NODE, None),
     ("hugepages", state("rail_limits", subject="/sys/x/nr_hugepages", attribute="nr_hugepages"), "RV604", NODE, None),
+    ("IMEX", state("imex_daemon", subject="nvidia-imex.service", attribute="active"), "RV448", NODE, None),
     ("peermem", state("gpudirect", subject="nvidia_peermem", attribute="loaded"), "RV605", NODE, None),
     ("another leaf", other_leaf, "RV701", NODE, RAIL),
     ("the office's switch", lldp_other_rails, "RV701", NODE, RAIL),
@@ -1151,6 +1153,7 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         | LAYOUT_CODES
         | PLANE_CODES
         | PRESET_CODES
+        | NVLINK_CODES
         | {"RV950", "RV862", "RV863", "RV864"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )

@@ -34,6 +34,7 @@ NODES = {
     "hgx-b300-planes": 8,
     "vera-rubin": 18,
     "four-gpu-two-nic": 6,
+    "gb300-rack": 36,
     "host-device": 4,
     "ib-compute-roce-storage": 32,
     "infiniband-sriov": 32,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host import pci_tuning_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from tests.unit.node.plane_devices import Machine, recorded
 
@@ -69,6 +70,29 @@ def test_a_dma_function_is_reported_with_its_nic_and_gpu(tmp_path: Path) -> None
         ("0009:03:00.0", "data-direct", ["0000:03:00.0"], [1], "PIX"),
     ]
     assert [row["pci"] for row in found["gpus"]] == ["0008:06:00.0", "0009:06:00.0"]
+
+
+def test_the_distance_of_a_gpu_is_that_of_the_dma_function(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, recorded("data-direct"))
+    found = machine.look()
+    by_gpu = {row["pci"]: row["nics"] for row in found["gpus"]}
+    # as rdma_topo pairs them: the NIC itself is below another host bridge
+    assert by_gpu["0009:06:00.0"]["0000:03:00.0"] == by_gpu["0008:06:00.0"]["0002:03:00.0"] == "PIX"
+    assert "PIX" not in (by_gpu["0009:06:00.0"]["0002:03:00.0"], by_gpu["0008:06:00.0"]["0000:03:00.0"])
+    assert {row["pci"]: (row["gpus"], row["gpu_proximity"]) for row in found["nics"]} == {
+        "0000:03:00.0": ([1], "PIX"),
+        "0002:03:00.0": ([0], "PIX"),
+    }
+    system = machine.tree.system()
+    assert pci_tuning_spec.distance(system, "0000:03:00.0", "0009:06:00.0") == "PIX"
+    assert pci_tuning_spec.distance(system, "0000:03:00.0", "0008:06:00.0") != "PIX"
+
+
+def test_without_its_dma_function_a_nic_is_far_from_the_gpu(tmp_path: Path) -> None:
+    recording = recorded("data-direct")
+    for row in recording["functions"]:
+        row.pop("uuid")
+    assert all("PIX" not in row["nics"].values() for row in Machine(tmp_path, recording).look()["gpus"])
 
 
 def test_a_dma_function_of_the_network_class_is_not_a_nic(tmp_path: Path) -> None:

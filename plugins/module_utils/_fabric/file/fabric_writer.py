@@ -71,7 +71,12 @@ def document(fabric: Fabric) -> Data:
     sections["profiles"] = {profile.name: _profile(profile) for profile in fabric.profiles.values()}
     if fabric.groups:
         sections["groups"] = {
-            group.name: _without_none(**_node_settings(group), ports=_ports(group.ports), vars=group.vars or None)
+            group.name: _without_none(
+                **_node_settings(group),
+                ports=_ports(group.ports),
+                vars=group.vars or None,
+                nvlink_domain=group.nvlink_domain,
+            )
             for group in fabric.groups.values()
         }
     sections["nodes"] = _nodes(fabric)
@@ -176,6 +181,7 @@ def _unit(unit: Unit) -> Data:
         leaf=unit.leaf.text if unit.leaf else None,
         leaf_port=unit.leaf_port.text if unit.leaf_port else None,
         leaves=dict(unit.leaves) or None,
+        nvlink_domain=unit.nvlink_domain,
     )
 
 
@@ -393,6 +399,7 @@ def _node(fabric: Fabric, node: Node) -> Data:
         unit=node.unit,
         place=node.place if node.unit is not None and node.place != number else None,
         rack=node.rack,
+        nvlink_domain=node.nvlink_domain,
         index=node.index if node.index != derived_index else None,
         address=node.address,
         groups=list(node.groups) or None,

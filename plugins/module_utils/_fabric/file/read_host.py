@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Readers of ``pci``, ``limits``, ``gpudirect`` and ``nccl`` of the fabric, of profiles and of groups."""
+"""Readers of ``pci``, ``limits``, ``gpudirect``, ``nccl`` and ``imex`` of the fabric, of profiles and of groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, rule, shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, nvlink_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import HostSettings, Setting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
@@ -124,9 +124,14 @@ def _nccl(section: Section, report: Report) -> dict[str, t.Any]:
     return {"file": section.flag("file"), "ucx": section.flag("ucx"), "version": version}
 
 
+def _imex(section: Section, _report: Report) -> dict[str, t.Any]:
+    return {"daemon": section.choice("daemon", nvlink_model.DAEMONS)}
+
+
 _READERS: dict[str, t.Callable[[Section, Report], dict[str, t.Any]]] = {
     host_model.PCI: _pci,
     host_model.LIMITS: _limits,
     host_model.GPUDIRECT: _gpudirect,
     host_model.NCCL: _nccl,
+    host_model.IMEX: _imex,
 }

@@ -14,7 +14,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     make_port,
     port_texts,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of, host_range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import (
+    along,
+    entries_of,
+    read_domain,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import MAX_NODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_variables import (
     read_groups_of,
@@ -129,6 +133,7 @@ class _Pattern:
         units = self._along("unit", outer=True)
         places = self._along("place", inner=True)
         racks = self._along("rack", outer=True)
+        domains = self._along("nvlink_domain", outer=True)
         groups = read_groups_of(section, report)
         variables = read_variables(section, report)
         ports = self._overrides()
@@ -154,6 +159,8 @@ class _Pattern:
                 node.address = _management(_at(addresses, at), self.path + ("address",), report)
             if racks:
                 node.rack = _at(racks, at)
+            if domains:
+                node.nvlink_domain = read_domain(_at(domains, at), self.path, report)
             if units:
                 node.unit = _at(units, at)
             if places:
@@ -259,46 +266,6 @@ class _Pattern:
 def _at(values: t.Sequence[str], at: int) -> str:
     """Return the value of a node; a single value is that of all nodes."""
     return values[at] if len(values) > 1 else values[0]
-
-
-RANGE_LENGTH = rule(
-    "RY207 range-length-mismatch: Ranges of different lengths in one entry",
-    """
-nodes:
-  ai-[1:2]: {profile: hgx, address: "10.1.16.[1:4]"}
-""",
-    example_file.NODES,
-)
-
-
-def along(
-    text: str | None, path: Path, nodes: name_syntax.HostRange, report: Report, outer: bool = False, inner: bool = False
-) -> list[str]:
-    """Return the expansions of a text with host ranges: one for each node, or one for all nodes.
-
-    Return an empty list without a text, and for an invalid text, which is reported.
-
-    :param outer: the text can have one value for each value of the first ranges of the names, such as the unit of
-        ``su[1:4]-[01:32]``.
-    :param inner: the text can have one value for each value of the last range of the names.
-    """
-    if text is None:
-        return []
-    count = len(nodes)
-    values = host_range(text, path, report)
-    if values is None:
-        return []
-    size = len(values)
-    if not values.ranges or size == count:
-        return list(values)
-    last = nodes.last
-    if outer and nodes.ranges > 1 and size * last == count:
-        return [value for value in values for _repeat in range(last)]
-    if inner and nodes.ranges > 1 and size == last:
-        return list(values) * (count // last)
-    message = "%s has %d values for %d nodes" % (shown(text), size, count)
-    report.add(RANGE_LENGTH, path, message, "write as many values as nodes")
-    return []
 
 
 NODE_ADDRESS = rule(

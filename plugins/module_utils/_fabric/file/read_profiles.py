@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     other_ports_of,
     read_preset,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import read_domain
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
     label,
@@ -205,6 +206,7 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
         _read_settings(group, own, report)
         group.ports = _group_ports(own, report)
         group.vars = read_variables(own, report)
+        group.nvlink_domain = read_domain(own.text("nvlink_domain"), own.path, report)
         own.done()
         fabric.groups[name] = group
 

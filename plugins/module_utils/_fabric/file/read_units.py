@@ -43,6 +43,46 @@ def host_range(text: str, path: Path, report: Report) -> name_syntax.HostRange |
         return None
 
 
+RANGE_LENGTH = rule(
+    "RY207 range-length-mismatch: Ranges of different lengths in one entry",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx, address: "10.1.16.[1:4]"}
+""",
+    example_file.NODES,
+)
+
+
+def along(
+    text: str | None, path: Path, nodes: name_syntax.HostRange, report: Report, outer: bool = False, inner: bool = False
+) -> list[str]:
+    """Return the expansions of a text with host ranges: one for each node, or one for all nodes.
+
+    Return an empty list without a text, and for an invalid text, which is reported.
+
+    :param outer: the text can have one value for each value of the first ranges of the names, such as the unit of
+        ``su[1:4]-[01:32]``.
+    :param inner: the text can have one value for each value of the last range of the names.
+    """
+    if text is None:
+        return []
+    count = len(nodes)
+    values = host_range(text, path, report)
+    if values is None:
+        return []
+    size = len(values)
+    if not values.ranges or size == count:
+        return list(values)
+    last = nodes.last
+    if outer and nodes.ranges > 1 and size * last == count:
+        return [value for value in values for _repeat in range(last)]
+    if inner and nodes.ranges > 1 and size == last:
+        return list(values) * (count // last)
+    message = "%s has %d values for %d nodes" % (shown(text), size, count)
+    report.add(RANGE_LENGTH, path, message, "write as many values as nodes")
+    return []
+
+
 def entries_of(
     section: Section, remedy: str, report: Report
 ) -> t.Iterator[tuple[str, Path, name_syntax.HostRange, Section | None]]:
@@ -53,6 +93,20 @@ def entries_of(
         names = host_range(pattern, path, report)
         if names is not None:
             yield pattern, path, names, own
+
+
+INVALID_DOMAIN = rule(
+    "RY629 nvlink-domain-name: Invalid name of an NVLink domain",
+    "nodes:\n  ai-[1:2]: {profile: hgx, nvlink_domain: Rack 1}\n",
+    "nodes:\n  ai-[1:2]: {profile: hgx, nvlink_domain: rack1}\n",
+)
+
+
+def read_domain(name: str | None, path: Path, report: Report) -> str | None:
+    """Return the name of an NVLink domain. An invalid name is reported. ``path``: of the unit, group or node."""
+    if name is not None:
+        label(name, path + ("nvlink_domain",), INVALID_DOMAIN, "an NVLink domain", report)
+    return name
 
 
 UNIT_NUMBER = rule(
@@ -105,6 +159,7 @@ def _read_pattern(fabric: Fabric, names: name_syntax.HostRange, section: Section
         message = "%d is one number for %d units" % (number, count)
         report.add(UNIT_NUMBER, path + ("number",), message, "remove number: it is derived from the names")
         number = None
+    domains = along(section.text("nvlink_domain"), path + ("nvlink_domain",), names, report)
     leaf, leaf_port = (section.text(key) for key in ("leaf", "leaf_port"))
     leaf_form = template(leaf, path + ("leaf",), LEAF_FIELDS, LEAF_TEXTS, report) if leaf else None
     port_form = template(leaf_port, path + ("leaf_port",), PORT_FIELDS, LEAF_TEXTS, report) if leaf_port else None
@@ -115,7 +170,7 @@ def _read_pattern(fabric: Fabric, names: name_syntax.HostRange, section: Section
         if text is not None:
             leaves[rail] = text
     section.done()
-    for name, range_number in names.numbered():
+    for at, (name, range_number) in enumerate(names.numbered()):
         label(name, path, UNIT_NAME, "a unit", report)
         if name in fabric.units:
             report.add(UNIT_NUMBER, path, "%s is in two entries" % shown(name), "write it in one entry only")
@@ -125,4 +180,5 @@ def _read_pattern(fabric: Fabric, names: name_syntax.HostRange, section: Section
             message = "the name %s has no number from 1" % shown(name)
             report.add(UNIT_NUMBER, path, message, "set number, which the unit keeps")
             own_number = 0
-        fabric.units[name] = Unit(name, own_number, path, site, nodes, leaf_form, port_form, leaves)
+        domain = read_domain(domains[at if len(domains) > 1 else 0], path, report) if domains else None
+        fabric.units[name] = Unit(name, own_number, path, site, nodes, leaf_form, port_form, leaves, domain)

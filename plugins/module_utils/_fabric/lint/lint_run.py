@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint impor
     name_rules,
     network_rules,
     nic_rules,
+    nvlink_rules,
     object_rules,
     plane_rules,
     port_rules,
@@ -70,6 +71,7 @@ FAMILIES = (
     slot_rules.check,
     gpu_rules.check,
     host_rules.check,
+    nvlink_rules.check,
     scale_rules.check,
     qos_rules.check,
 )

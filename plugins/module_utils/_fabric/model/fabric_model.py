@@ -70,7 +70,8 @@ METRICS_HOSTS = {"loopback": "127.0.0.1", "all": "*", "off": None}
 DEVICE_PLUGIN, DRA = "device-plugin", "dra"
 # Key of ``slots`` -> its setting; None: null, which removes the setting of the profile and of the fabric.
 SlotSettings = t.Dict[str, t.Optional[Setting]]
-# Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting. A layer that is not managed is missing.
+# Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``, ``imex``) -> key -> its setting. Without a layer that is not
+# managed.
 HostSettings = t.Dict[str, t.Dict[str, Setting]]
 
 
@@ -332,10 +333,11 @@ class Profile(NodeSettings):
 
 @dataclass
 class Group(NodeSettings):
-    """Settings that override those of the profile, for the nodes of the group."""
+    """Settings that override those of the profile, for the nodes of the group, and their NVLink domain."""
 
     ports: dict[str, Port | None] = field(default_factory=dict)
     vars: dict[str, t.Any] = field(default_factory=dict)
+    nvlink_domain: str | None = None
 
 
 @dataclass
@@ -343,6 +345,7 @@ class Unit:
     """A scalable unit with places for ``nodes`` nodes and a leaf for each rail.
 
     ``leaf`` and ``leaf_port``: templates of the names of leaves and their ports. ``leaves``: rail -> name of its leaf.
+    ``nvlink_domain``: of its nodes.
     """
 
     name: str
@@ -353,6 +356,7 @@ class Unit:
     leaf: Template | None = None
     leaf_port: Template | None = None
     leaves: dict[str, str] = field(default_factory=dict)
+    nvlink_domain: str | None = None
 
 
 @dataclass
@@ -372,6 +376,7 @@ class Node:
     unit: str | None = None
     place: int | None = None
     rack: str | None = None
+    nvlink_domain: str | None = None
     groups: tuple[str, ...] = ()
     vars: dict[str, t.Any] = field(default_factory=dict)
     ports: dict[str, Port | None] = field(default_factory=dict)

@@ -13,8 +13,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import HostSettings
 
-PCI, LIMITS, GPUDIRECT, NCCL = "pci", "limits", "gpudirect", "nccl"
-LAYERS = (PCI, LIMITS, GPUDIRECT, NCCL)
+PCI, LIMITS, GPUDIRECT, NCCL, IMEX = "pci", "limits", "gpudirect", "nccl", "imex"
+LAYERS = (PCI, LIMITS, GPUDIRECT, NCCL, IMEX)
 LEAVE, DISABLED, PASSTHROUGH, UNLIMITED, UNMANAGED = "leave", "disabled", "passthrough", "unlimited", "unmanaged"
 # Values of Max_Read_Request_Size of PCI Express, in bytes.
 READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
@@ -65,11 +65,12 @@ def value(host: HostSettings, layer: str, key: str, default: t.Any = None) -> t.
 
 
 def host_variables(host: HostSettings) -> dict[str, t.Any]:
-    """Return the host variable of each layer; None for a layer that is not managed.
+    """Return the host variable of each layer; None for a layer that is not managed. That of ``imex`` depends on the
+    NVLink domain of the node: see :mod:`.nvlink_model`.
 
     Within a layer, None and ``leave`` mean that a setting is not changed. Sizes are in bytes, those of hugepages in kB.
     """
-    variables: dict[str, t.Any] = dict.fromkeys(LAYERS)
+    variables: dict[str, t.Any] = dict.fromkeys(layer for layer in LAYERS if layer != IMEX)
     if PCI in host:
         manages_kernel = "iommu" in host[PCI] or "kernel_arguments" in host[PCI]
         variables[PCI] = {

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, nvlink_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import (
     common_networks,
@@ -100,6 +100,9 @@ class PlanOutput:
         self.variants = variants
         self.naming = Naming(fabric.name, fabric.provider, fabric.names)
         self.leaves = Leaves(fabric)
+        self._domains = nvlink_model.domains(fabric)
+        # Domain -> the addresses of its nodes, for IMEX
+        self._imex_nodes = {name: nvlink_model.imex_nodes(nodes) for name, nodes in self._domains.items()}
         planners = fabric.planners()
         self._sides = {
             rail.name: [
@@ -154,7 +157,7 @@ class PlanOutput:
         mode = fabric.rdma_mode or facts.rdma_modes(fabric.attachment, fabric.link_layer)[0]
         kinds = [kind for variant in self.variants for kind in self.variants.kinds_of(variant)]
         used = [attachment for attachment, _link_layer in kinds if attachment]
-        return {
+        found: dict[str, t.Any] = {
             "name": fabric.name,
             "attachment": fabric.attachment,
             "attachments": sorted(set(used), key=used.index) or [fabric.attachment],
@@ -172,6 +175,9 @@ class PlanOutput:
             "rails": [rail.name for rail in fabric.rails],
             "subnets": {rail.name: self._subnets(rail) for rail in fabric.rails},
         }
+        if self._domains:
+            found["nvlink_domains"] = {name: [node.name for node in nodes] for name, nodes in self._domains.items()}
+        return found
 
     def _subnets(self, rail: Rail) -> dict[str, t.Any]:
         """Return the whole networks of a rail, of which nodes get shares, and the routes through their gateways."""
@@ -202,12 +208,23 @@ class PlanOutput:
             "site": unit.site if unit else None,
         }
         found.update(self._head(variant))
+        if self._domains:
+            found.update(self._nvlink(node, variant))
         found["groups"] = list(node.groups)
         found["ports"] = [
             self._port(node, unit, variant, rail, port, identities.get(rail.name)) for rail, port in ports
         ]
         found["agent"] = self._agents.file(node, variant, found, identities) if self._agents else None
         return found
+
+    def _nvlink(self, node: Node, variant: Variant) -> dict[str, t.Any]:
+        """Return the NVLink domain of a node, and its IMEX daemon if the file manages it; empty without a domain."""
+        name = next(iter(nvlink_model.candidates(self.fabric, node)), None)
+        if name is None:
+            return {}
+        daemon = nvlink_model.imex_daemon(self.fabric, variant)
+        imex = {"imex": {"daemon": daemon, "nodes": self._imex_nodes[name]}} if daemon else {}
+        return {"nvlink_domain": name, **imex}
 
     def _head(self, variant: Variant) -> dict[str, t.Any]:
         """Return the part of ``railyard_node`` that all nodes of a variant share."""

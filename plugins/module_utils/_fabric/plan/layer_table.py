@@ -200,6 +200,11 @@ def _gpudirect(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
     return _pick(gpudirect, "path", "gdrcopy", "flavour") if managed else None
 
 
+def _imex(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
+    imex = node.get("imex")
+    return _pick(imex, "daemon", "nodes") if imex else None
+
+
 def _qos_port(port: Values) -> Options | None:
     # The NIC below a soft RDMA device applies no QoS to it.
     if port["rdma"]["type"] != "hardware" or ("qos" in port and port["qos"] is None):
@@ -358,6 +363,13 @@ HOST_LAYERS = (
         variables=[Variable("gpudirect_unload", "unload")],
         planned={key: "gpudirect." + key for key in ("path", "gdrcopy", "flavour")},
         drift=Drift("RV605"),
+    ),
+    HostLayer(
+        "imex",
+        "imex_daemon",
+        _imex,
+        planned={"daemon": "imex.daemon", "nodes": "nvlink_domain"},
+        drift=Drift("RV448"),
     ),
     HostLayer(
         "qos",

@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import dma_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import SIZES
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
@@ -141,10 +142,10 @@ class PciSpec:
             errors.append(RailyardError("%d is not a size of a read request" % size, place, "give one of " + known))
 
 
-def distance(system: System, one: str, other: str) -> str:
-    """Return the distance of two functions, in the terms of ``nvidia-smi topo``."""
-    nodes = pci.numa_node(system, one), pci.numa_node(system, other)
-    return pci.proximity(pci.path(system, one), pci.path(system, other), *nodes)
+def distance(system: System, nic: str, gpu: str) -> str:
+    """Return the distance from a GPU to a NIC or its DMA function, in the terms of ``nvidia-smi topo``."""
+    places = [dma_functions.place(system, each) for each in (nic, *dma_functions.of_nic(system, nic))]
+    return dma_functions.proximity(places, dma_functions.place(system, gpu))
 
 
 def between(one: t.Sequence[str], other: t.Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import functools
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.info import dma_functions, rdma_ports
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info import rdma_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.interfaces import (
     Interfaces,
     Selection,
@@ -22,7 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
     ARPHRD_INFINIBAND,
     hardware_address,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, vpd
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import dma_functions, pci_functions, vpd
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.dma_functions import Place
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path, port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
@@ -34,7 +35,7 @@ if t.TYPE_CHECKING:
 
 SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip")
 # Subsets that take time, send frames or are large: read only if they are named.
-BY_NAME = ("sysctls", "counters", "lldp", "duplicates")
+BY_NAME = ("sysctls", "counters", "lldp", "duplicates", "nvlink")
 # Host settings, read by the code of their modules: read only if they are named.
 HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniband")
 # Settings of netdevs that matter on a node with several NICs.
@@ -141,6 +142,10 @@ class Info:
         rails = [row for row in nics if not row["management_path"]]
         if "sysctls" in subset:
             found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
+        if "nvlink" in subset:
+            from ansible_collections.railyard.fabric.plugins.module_utils._node.info import nvlink_state
+
+            found["nvlink"] = nvlink_state.look(system)
         if "duplicates" in subset:
             # a VRF has no neighbours: its members have the neighbours of its address
             asking = [row for row in interfaces if not row["management_path"] and row["kind"] != "vrf"]
@@ -215,7 +220,7 @@ class Info:
         for function in sorted(functions):
             path, numa_node = pci_functions.path(system, function), pci_functions.numa_node(system, function)
             near = {
-                index: pci_functions.proximity(path, gpu_path, numa_node, gpu_node)
+                index: self._proximity(function, (path, numa_node), (gpu_path, gpu_node))
                 for index, gpu_path, gpu_node in gpus
             }
             best = min(near.values(), key=pci_functions.PROXIMITIES.index) if near else None
@@ -395,6 +400,19 @@ class Info:
             for index, function in enumerate(pci_functions.gpu_functions(system))
         ]
 
+    @functools.cached_property
+    def _dma_places(self) -> dict[str, list[Place]]:
+        """UUID of a NIC -> the places of its DMA functions."""
+        return {
+            uuid: [dma_functions.place(self._system, each) for each in functions]
+            for uuid, functions in dma_functions.by_uuid(self._system).items()
+        }
+
+    def _proximity(self, nic: str, place: Place, gpu: Place) -> str:
+        """Return the proximity of a NIC, or of its DMA function if that one is nearer, and a GPU."""
+        uuid = self._card(nic).uuid if self._dma_places else None
+        return dma_functions.proximity([place, *self._dma_places.get(uuid or "", ())], gpu)
+
     def gpus(self) -> list[Row]:
         """Return the GPUs with the proximity of each NIC, in the order in which their drivers number them."""
         system = self._system
@@ -403,7 +421,7 @@ class Info:
         for row in self._gpus:
             gpu_path = pci_functions.path(system, row["pci"])
             near = {
-                nic: pci_functions.proximity(gpu_path, path, row["numa_node"], node)
+                nic: self._proximity(nic, (path, node), (gpu_path, row["numa_node"]))
                 for nic, (path, node) in nics.items()
             }
             found.append(dict(row, pcie=pci_functions.link(system, row["pci"]), nics=near))

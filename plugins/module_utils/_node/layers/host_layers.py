@@ -114,6 +114,8 @@ def _layer(name: str) -> Layer:
         from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import LAYER
     elif name == "gpudirect":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import LAYER
+    elif name == "imex_daemon":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.imex_daemon import LAYER
     elif name == "kernel_arguments":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.kernel_arguments import LAYER
     elif name == "mlx_linktype":

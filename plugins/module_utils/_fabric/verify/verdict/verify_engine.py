@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     cabling_layer,
     drift_layer,
     nccl_layer,
+    nvlink_layer,
     pod_layer,
     port_layers,
 )
@@ -99,7 +100,7 @@ def judge(
         names = [name for name in names if name in STATE]
     run = Run(fabric, reports, names, list(asked.rails or fabric["rails"]), kind)
     steps: dict[str, t.Callable[[], None]] = {
-        "driver": lambda: port_layers.driver(run),
+        "driver": lambda: _driver(run),
         "mode": lambda: port_layers.mode(run),
         "link": lambda: port_layers.link(run),
         "address": lambda: address_layer.address(run),
@@ -122,6 +123,11 @@ def judge(
     _why_not(run)
     proof = proven_rails.judge(run, planned_pairs, asked.budget, asked.unproven_allowed) if kind == VERIFY else None
     return Verdict(run, asked, planned_pairs, seen, proof)
+
+
+def _driver(run: Run) -> None:
+    port_layers.driver(run)
+    nvlink_layer.nvlink(run)
 
 
 def _nodes(run: Run) -> None:
