@@ -245,10 +245,8 @@ DEFAULT_MAP = rule(
 def _mapped(qos: Qos, variants: Variants, kind: str, report: Report) -> None:
     """Report a DSCP that devices map to another priority by default. ``kind``: the prefix of the keys."""
     dscp, priority = (qos.cnp_dscp, qos.cnp_priority) if kind else (qos.dscp, qos.priority)
-    # leaves.md of the plan has the maker's table.
     recommended = (qos_defaults(variant.profile.nic) for variant in variants)
-    of_makers = {*qos.of_maker, *((each.mark(kind)[1], each.mark(kind)[0]) for each in recommended if each)}
-    if dscp >> 3 == priority or (priority, dscp) in of_makers:
+    if dscp >> 3 == priority or (dscp, priority) in [each and each.mark(kind) for each in recommended]:
         return
     message = "devices map DSCP %d to priority %d by default, not to %d" % (dscp, dscp >> 3, priority)
     remedy = "set %spriority: %d, or give every switch the same table and suppress this finding" % (kind, dscp >> 3)
