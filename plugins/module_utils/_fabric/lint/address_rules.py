@@ -24,8 +24,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Rule,
     rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import pool_rules
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.pool_rules import named
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.kubernetes import pool_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.kubernetes.pool_rules import named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of

@@ -21,29 +21,33 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import (
     address_rules,
+    name_rules,
+    network_rules,
+    rail_rules,
+    routing_rules,
+    scale_rules,
+    special_address_rules,
+    unit_rules,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.hosts import (
     driver_rules,
     gpu_rules,
     host_rules,
     interface_rules,
-    ipam_rules,
-    kubernetes_rules,
-    name_rules,
-    network_rules,
     nic_rules,
     nvlink_rules,
-    object_rules,
     plane_rules,
     port_rules,
     qos_rules,
-    rail_rules,
     rdma_rules,
-    rendered_rules,
-    routing_rules,
-    scale_rules,
-    slot_rules,
-    special_address_rules,
     sriov_rules,
-    unit_rules,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.kubernetes import (
+    ipam_rules,
+    kubernetes_rules,
+    object_rules,
+    rendered_rules,
+    slot_rules,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan

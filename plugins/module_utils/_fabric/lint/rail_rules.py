@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     rule,
     shown,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.interface_rules import shares_netdev
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.hosts.interface_rules import shares_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
     Node,

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     shown,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import label_value
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.interface_rules import shares_netdev
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.hosts.interface_rules import shares_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Unit
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of

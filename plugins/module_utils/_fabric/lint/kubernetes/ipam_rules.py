@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Report,
     rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.rendered_rules import MOST_LISTED
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.kubernetes.rendered_rules import MOST_LISTED
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,

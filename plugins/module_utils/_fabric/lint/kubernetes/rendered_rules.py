@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_components,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import RAIL
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.object_rules import SAME_NAME
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.kubernetes.object_rules import SAME_NAME
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
