@@ -51,3 +51,19 @@ def settings(ports: t.Sequence[HcaPort], vfs: bool = False) -> dict[str, str]:
     if vfs and any(port.plane is not None for port in ports):
         found["NCCL_IB_MERGE_NICS"] = "0"
     return found
+
+
+def read(text: str) -> list[HcaPort]:
+    """Return the ports of a value as NCCL from 2.30.5 reads them; empty for a value that does not name devices exactly.
+
+    A field that is not a number is None.
+    """
+    if not text.startswith("="):
+        return []
+    found = []
+    for entry in text[1:].split(","):
+        device, *fields = entry.split(":")
+        if device:
+            numbers = [int(field) if field.isascii() and field.isdigit() else None for field in fields[:3]]
+            found.append(HcaPort(device, *numbers))
+    return found

@@ -26,6 +26,9 @@ KINDS = ("ib-compute-roce-storage", "vlan-roce")
 # Keys that only ports with a bond or VLAN, or with an interface of others, have, and the inventories with such ports.
 LOWER = ("lower", "managed")
 LOWERS = ("bonded-roce", "vlan-roce")
+# Keys that only ports of rails with several NICs, or with planes that a NIC balances, have, and their inventories.
+PLANE = ("nic", "planes")
+PLANES = ("hgx-b300-planes", "vera-rubin")
 
 
 def _page(name: str) -> str:
@@ -53,9 +56,12 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
         found = plan.node_vars(planned)
         assert list(found) == [key for key in found if key in node] and set(found) == set(node)
         for each in found["ports"]:
-            optional = {*KIND, *LOWER, "nccl"}
+            optional = {*KIND, *LOWER, *PLANE, "nccl"}
             assert set(each) - optional == set(port) - optional
             assert name in LOWERS or not set(each) & set(LOWER)
+            assert name in PLANES or not set(each) & set(PLANE)
+            for plane in each["planes"]["ports"] if "planes" in each else ():
+                assert set(plane) == {*port["planes"]["ports"][0], "leaf"}
             if "lower" in each:
                 assert set(each["lower"]) == set(port["lower"])
                 assert not each["lower"]["bond"] or set(each["lower"]["bond"]) == set(port["lower"]["bond"])
@@ -78,7 +84,9 @@ def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
     for each in document["rails"]:
         six = {key + "6" for key in ("subnet", "gateway", "pods", "hosts", "capacity", "pool")}
         numbering = {"numbering"} if name == "flat-roce" else set()
-        assert set(each) - set(KIND) == (plain | six | numbering) - set(KIND)
+        of_planes = {"nic", "nics", "planes"}
+        assert set(each) - set(KIND) - of_planes == (plain | six | numbering) - set(KIND) - of_planes
+        assert name in PLANES or not set(each) & of_planes
         assert name in KINDS or not set(each) & set(KIND)
         if each["capacity"]:
             assert set(each["capacity"]) == set(rail["capacity"])

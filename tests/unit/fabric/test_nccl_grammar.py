@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import typing as t
 from pathlib import Path
 
@@ -17,8 +18,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports, hca_ports
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import slurm_environment
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, cdi_files
 from tests.unit.fabric.kubernetes.documents import REGISTRY
 from tests.unit.fabric.nccl_grammar import Entry, check, entries, file_settings, old_entries
@@ -51,6 +55,8 @@ nodes:
   ai-1: {profile: hgx, groups: [part]}
   ai-[2:3]: {profile: hgx}
 """
+SLURM = (PLANES % ("none", "2.30.5", "")).replace(", pods: .1-.200", "").replace("attachment: macvlan, ", "")
+SLURM = SLURM.replace("attachment: host, ", "").replace("ai-[2:3]", "ai-[2:19]")
 SLOTS = {"agent": ", slots: {all_rails: 2, per_rail: 1}", "spiderpool": ""}
 
 
@@ -85,12 +91,28 @@ def lines(plan: Plan, tmp_path: Path) -> t.Iterator[tuple[str, dict[str, str]]]:
     for path, text in object_files.render(document, REGISTRY).items():
         if path.startswith("nccl/") and path.endswith(".conf"):
             yield path, file_settings(text)
+    if plan.fabric.provider == "none":
+        for node in document["nodes"]:
+            yield "task of %s" % node["name"], task(slurm_environment.files(document), node["name"])
     for component, made in object_components.components(document, REGISTRY):
         if component == nccl_objects.COMPONENT:
             yield made["metadata"]["name"], {**made["data"], **file_settings(made["data"][nccl_objects.FILE])}
     first = document["nodes"][0]
     for environment in slots(tmp_path, first) if first["agent"] else ():
         yield "slot %s" % environment, environment
+
+
+def task(files: t.Mapping[str, str], node: str, **given: str) -> dict[str, str]:
+    """The environment of a task on a node: what Slurm's TaskProlog prints for it. ``given``: what the job has set."""
+    if not files:
+        return {}
+    environment = dict(given, SLURMD_NODENAME=node)
+    script = files[slurm_environment.FILE]
+    done = subprocess.run(["/bin/sh"], input=script, env=environment, capture_output=True, text=True, check=True)
+    assert not done.stderr
+    lines = [line.partition("export ") for line in done.stdout.splitlines()]
+    assert all(not head and export for head, export, _setting in lines)
+    return dict(setting.split("=", 1) for _head, _export, setting in lines)
 
 
 def place(entry: Entry) -> tuple[int, ...]:
@@ -155,7 +177,37 @@ def test_planes_that_share_a_device_without_numbers_have_a_rail_and_no_plane() -
     settings = nccl_objects.host_settings(plan.fabric_vars(), node)
     assert settings["NCCL_IB_HCA"] == "=mlx5_2::2,mlx5_10:1:3"
     spec = agent_spec.parse_spec(node["agent"])
-    assert [rail.nccl for rail in spec.rails] == [(None, 2, None), (None, 2, None), (1, 3, None)]
+    assert [rail.nccl for rail in spec.rails] == [((), 2, None), ((), 2, None), ((1,), 3, None)]
+
+
+def test_the_nics_of_a_rail_have_its_number() -> None:
+    """A rail with several NICs is an entry for each, of which ``base`` is the rail."""
+    fabric = planned(PLANES % ("spiderpool", "2.30.5", "")).fabric
+    for rail in fabric.rails:
+        if rail.base == "gpu3":
+            rail.base, rail.plane, rail.planes = "gpu4", 1, 1
+    plan = Plan(fabric, Variants(fabric))
+    found = entries(nccl_objects.host_settings(plan.fabric_vars(), plan.node_vars(plan.nodes[0]))["NCCL_IB_HCA"])
+    assert found == [Entry("mlx5_2", 3, 2, None), Entry("mlx5_2", 6, 2, None), Entry("mlx5_10", 1, 2, None)]
+
+
+def test_a_nic_that_balances_its_planes_has_the_ports_of_its_planes_and_no_plane(tmp_path: Path) -> None:
+    """Port 1 of such a device carries nothing. The rows are those of the plan for ``planes: [3, 6]``."""
+    plan = planned(PLANES % ("agent", "2.30.5", SLOTS["agent"]))
+    node = plan.node_vars(plan.nodes[1])
+    *others, last = node["ports"][:-1]
+    rows = [{"plane": plane, "rdma_port": number, "pci": None, "netdev": None} for plane, number in ((1, 3), (2, 6))]
+    last["planes"] = {"balancing": "hardware", "count": 2, "ports": rows}
+    value = nccl_objects.host_settings(plan.fabric_vars(), node)["NCCL_IB_HCA"]
+    assert entries(value)[4:] == [Entry("mlx5_10", 3, 3, None), Entry("mlx5_10", 6, 3, None)]
+    assert nccl_settings.slot_numbers(node, last) == {"ports": [3, 6], "rail": 3, "plane": None}
+    node["agent"]["rails"][-1]["nccl"] = nccl_settings.slot_numbers(node, last)
+    (rails,) = [each for each in slots(tmp_path, node) if each.get("RAILYARD_SLOT") == "0"]
+    assert rails["NCCL_IB_HCA"] == value
+    # without a version, the ports are the same
+    for port in node["ports"]:
+        port.pop("nccl", None)
+    assert nccl_objects.host_settings(plan.fabric_vars(), node)["NCCL_IB_HCA"].endswith(",mlx5_10:3,mlx5_10:6")
 
 
 @pytest.mark.parametrize(
@@ -217,3 +269,23 @@ def test_hosts_read_the_gid_index_that_older_versions_need(version: str, given: 
     assert not {"NCCL_IB_ADDR_FAMILY", "NCCL_IB_ROCE_VERSION_NUM"} & set(file["settings"])
     addresses = ["10.1.1.202", "10.2.1.202", "10.1.3.202", "10.2.3.202", "10.3.1.202"]
     assert file.get("gid_index") == ({"setting": "NCCL_IB_GID_INDEX", "addresses": addresses} if index else None)
+
+
+def test_tasks_of_slurm_have_the_settings_of_their_node() -> None:
+    document = planned(SLURM).document()
+    files = slurm_environment.files(document)
+    own = {node["name"]: nccl_objects.host_settings(document["fabric"], node) for node in document["nodes"]}
+    for name, settings in own.items():
+        found = task(files, name)
+        assert {key: value for key, value in found.items() if key.startswith("NCCL_")} == settings
+        assert found["OMPI_MCA_pml_ucx_devices"] == "any"
+    assert own["ai-1"]["NCCL_IB_HCA"] != own["ai-2"]["NCCL_IB_HCA"] == own["ai-19"]["NCCL_IB_HCA"]
+    assert task(files, "ai-3")["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_1:1,mlx5_2:3,mlx5_2:6,mlx5_10:1"
+    # a job's own value stays, also an empty one; nodes that the plan does not have get nothing
+    changed = task(files, "ai-1", NCCL_IB_HCA="", NCCL_IB_ADDR_FAMILY="AF_INET6")
+    assert set(own["ai-1"]) - set(changed) == {"NCCL_IB_HCA", "NCCL_IB_ADDR_FAMILY"}
+    assert task(files, "ai-20") == task(files, "ai") == {}
+
+
+def test_without_a_version_there_is_no_script_for_tasks() -> None:
+    assert slurm_environment.files(planned(SLURM.replace(', nccl: {version: "2.30.5"}', "")).document()) == {}

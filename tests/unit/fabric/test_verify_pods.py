@@ -189,6 +189,54 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("a fixed GID index", setting("environment", NCCL_IB_GID_INDEX="1"), "RV952", NODE, "gpu01"),
 ]
 
+# Devices in the pod's own setting that its RDMA devices, mlx5_11 to mlx5_14, do not confirm. NCCL reads "=" as exact.
+DEVICE_HARMS: list[tuple[str, Harm, str, str | None]] = [
+    ("a device is gone", setting("environment", NCCL_IB_HCA="=mlx5_11:1:0,mlx5_29:1:1"), "RV863", None),
+    ("a port that no device has", setting("environment", NCCL_IB_HCA="=mlx5_11:2:0"), "RV863", None),
+    ("rails are swapped", setting("environment", NCCL_IB_HCA="=mlx5_11:1:0,mlx5_12:1:2"), "RV864", "gpu02"),
+    ("a plane of a rail with one plane", setting("environment", NCCL_IB_HCA="=mlx5_13::2:1"), "RV864", "gpu03"),
+    ("all right", setting("environment", NCCL_IB_HCA="=mlx5_11:1:0,mlx5_12,mlx5_13::2"), "", None),
+    ("a prefix", setting("environment", NCCL_IB_HCA="mlx5"), "", None),
+    ("all but one", setting("environment", NCCL_IB_HCA="^=mlx5_29"), "", None),
+]
+WITH_RAILS = SERVERS.replace("spoofchk: false}}", 'spoofchk: false}, nccl: {file: false, version: "2.30.5"}}')
+OLD = SERVERS.replace("spoofchk: false}}", 'spoofchk: false}, nccl: {version: "2.20.5"}}')
+
+
+@pytest.mark.parametrize(("harm", "code", "rail"), [row[1:] for row in DEVICE_HARMS], ids=[r[0] for r in DEVICE_HARMS])
+def test_devices_for_nccl_exist_and_have_their_rail(harm: Harm, code: str, rail: str | None) -> None:
+    for text in (WITH_RAILS, SERVERS):
+        world = World(plan(4, text))
+        harm(world)
+        # without nccl.version, the plan has no rails for NCCL to compare
+        expected = [(code, NODE, rail)] if code and (code == "RV863" or text == WITH_RAILS) else []
+        assert found(world) == expected
+
+
+def test_older_versions_need_their_gid_index() -> None:
+    def world(**settings: str) -> World:
+        made = World(plan(4, OLD))
+        for name, inside in made.insides.items():
+            hca = {"NCCL_IB_HCA": "=" + ",".join("mlx5_gpu%02d:1" % number for number in range(1, 5))}
+            inside["files"] = {"/etc/nccl.conf": dict(hca, NCCL_IB_GID_INDEX="3")}
+            made.inside(name)["settings"]["environment"]["NCCL_IB_GID_INDEX"] = "3"
+        return made
+
+    assert found(world()) == []
+    file = world()
+    del file.insides[NODE]["files"]["/etc/nccl.conf"]["NCCL_IB_GID_INDEX"]
+    for kind in ("verify", DRIFT):
+        (failure,) = file.document(kind)["failures"]
+        assert (failure["code"], failure["playbook"]) == ("RV862", "playbooks/hosts.yml --limit ai-2")
+    pod = world()
+    del pod.inside(NODE)["settings"]["environment"]["NCCL_IB_GID_INDEX"]
+    (failure,) = pod.document()["failures"]
+    assert (failure["code"], failure["playbook"]) == ("RV862", None) and "NCCL 2.21" in failure["remedy"]
+    wrong = world()
+    setting("environment", NCCL_IB_GID_INDEX="1")(wrong)
+    (failure,) = wrong.document()["failures"]
+    assert failure["code"] == "RV952" and "NCCL 2.21" in failure["remedy"]
+
 
 @pytest.mark.parametrize(("harm", "code", "node", "rail"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
 def test_one_fault_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
@@ -418,6 +466,23 @@ def test_values_overridden_in_the_inventory_do_not_drift() -> None:
     edited("/etc/nccl.conf", NCCL_IB_ADDR_FAMILY="AF_INET6")(world)
     world.insides[NODE]["own_settings"] = ["NCCL_IB_ADDR_FAMILY"]
     assert found(world, DRIFT) == []
+
+
+def test_devices_of_the_inventory_are_compared_with_those_of_the_node() -> None:
+    text = FILED.replace("nccl: {ucx: true}", 'nccl: {version: "2.30.5"}')
+    for value, expected in (
+        ("=mlx5_gpu01:1:0,mlx5_gpu02:1:1", []),
+        ("=mlx5_gpu01:1:0,mlx5_gpu02:1:2", [("RV864", NODE, "gpu02")]),
+        ("=mlx5_gpu01:1:0,mlx5_0:1:1", [("RV863", NODE, None)]),
+    ):
+        world = World(plan(4, text))
+        entries = ",".join("mlx5_gpu%02d:1:%d" % (number, number - 1) for number in range(1, 5))
+        settings = {"NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET", "NCCL_NET_MERGE_POLICY": "RAIL"}
+        for inside in world.insides.values():
+            inside["files"] = {"/etc/nccl.conf": dict(settings, NCCL_IB_HCA="=" + entries)}
+        edited("/etc/nccl.conf", NCCL_IB_HCA=value)(world)
+        world.insides[NODE]["own_settings"] = ["NCCL_IB_HCA"]
+        assert found(world) == expected
 
 
 # -- how pods are probed

@@ -31,6 +31,8 @@ NODES = {
     "agent-dra": 8,
     "bonded-roce": 4,
     "flat-roce": 4,
+    "hgx-b300-planes": 8,
+    "vera-rubin": 18,
     "four-gpu-two-nic": 6,
     "host-device": 4,
     "ib-compute-roce-storage": 32,

@@ -382,7 +382,7 @@ def test_a_device_gets_only_the_verbs_files_of_its_vf(tmp_path: Path) -> None:
 
 
 def test_the_device_of_a_vf_has_port_rail_and_plane_for_nccl(tmp_path: Path) -> None:
-    numbers = {"port": 1, "rail": 0, "plane": 1}
+    numbers = {"ports": [1], "rail": 0, "plane": 1}
     one = rail(1, pci=PF, rdma="mlx5_gpu01", slots=[slot(1, 0, "rails", vf=0), slot(1, 1, "gpu01", vf=0)], nccl=numbers)
     spec = agent_spec.parse_spec(document(one, attachment="sriov", env={}))
     whole, single = (spec.resources()[resource][0] for resource in ("rails", "gpu01"))

@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.rail_keys import RailKeys
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rail_kind import KIND_KEYS, read_kind
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rail_parts import Part, read_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
@@ -42,8 +43,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import set_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
-    BALANCINGS,
-    HARDWARE,
     Fabric,
     Rail,
 )
@@ -58,10 +57,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     nth_subnet,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
 
 MAX_RAILS = 64
-PLANES, NICS = (1, 2, 4, 8), (1, 2, 4)
 # Keys of one family. Those of IPv6 end with a 6.
 _IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block", "node_aggregate")
 _IPV6_KEYS = tuple(key + "6" for key in _IPV4_KEYS)
@@ -82,30 +80,6 @@ _USED = {
     NONE: (),
 }
 QosSection = t.Tuple[Rail, Section]
-
-
-class _Part(t.NamedTuple):
-    """A part of a rail that is planned by itself: a NIC, or a plane of it that has its own network.
-
-    ``device_planes``: the planes over which the NIC itself distributes packets. ``sections``: those that the part has
-    of its own, the plane before the NIC. ``fields``: values of the fields of its templates.
-    """
-
-    nic: int = 1
-    nics: int = 1
-    plane: int = 1
-    planes: int = 1
-    device_planes: int = 1
-    sections: tuple[Section, ...] = ()
-    fields: t.Mapping[str, int] = {}
-
-
-class _Planes(t.NamedTuple):
-    """The planes of a NIC. ``sections``: of each plane with its own network; None for a plane without keys."""
-
-    sections: t.Sequence[Section | None] = (None,)
-    device_planes: int = 1
-    has_field: bool = False
 
 
 def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> list[QosSection]:
@@ -166,20 +140,6 @@ profiles:
 """,
 )
 
-INVALID_PLANES = rule(
-    "RY419 invalid-planes: Invalid number of planes or NICs",
-    """
-rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
-profiles:
-  hgx: {ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
-""",
-    """
-rails: {count: 1, name: "gpu{n:02}", planes: 2, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
-profiles:
-  hgx: {ports: {gpu01p1: {netdev: nic1}, gpu01p2: {netdev: nic2}}}
-""",
-)
-
 
 class _Reader:
     """Reads the rails. Call :meth:`listed` or :meth:`generated`, then :meth:`done`."""
@@ -233,7 +193,7 @@ class _Reader:
             if len(known) + len(names) > MAX_RAILS:
                 self._too_many(len(known) + len(names))
                 return
-            parts = self._parts(own) if own else [_Part()]
+            parts = read_parts(own, self.report) if own else [Part()]
             before = len(self.fabric.rails)
             for place, name in enumerate(names, 1):
                 label(name, path, RAIL_NAME, "a rail", self.report)
@@ -243,7 +203,7 @@ class _Reader:
                     continue
                 number = len(known)
                 if own is None:
-                    self._add(name, number, _Part(), path)
+                    self._add(name, number, Part(), path)
                     continue
                 for part in parts:
                     fields = {"n": place if names.ranges else number, **part.fields}
@@ -259,7 +219,7 @@ class _Reader:
         names = template(text, section.path + ("name",), ("n",), (), report) if text is not None else None
         for key in _GENERATOR + ("taken", "vfs") + KIND_KEYS:
             section.value(key)
-        parts = self._parts(section)
+        parts = read_parts(section, report)
         if count * len(parts) > MAX_RAILS:
             self._too_many(count * len(parts))
             names = None
@@ -281,73 +241,7 @@ class _Reader:
         message = "%d rails; the maximum is %d" % (count, MAX_RAILS)
         self.report.add(file_rules.RANGE, self.section.path, message, "write a file for each fabric")
 
-    def _parts(self, section: Section) -> list[_Part]:
-        """Return the parts of a rail, in the order of NICs, and of the planes of each."""
-        nics, planes = self._nics(section), self._planes(section)
-        found = []
-        for nic, of_nic in enumerate(nics, 1):
-            of_planes = self._planes(of_nic) if of_nic and of_nic.has("planes") else planes
-            for plane, of_plane in enumerate(of_planes.sections, 1):
-                fields = {"c": nic} if section.has("nics") else {}
-                fields.update({"p": plane} if of_planes.has_field else {})
-                sections = tuple(each for each in (of_plane, of_nic) if each)
-                size = (len(of_planes.sections), of_planes.device_planes)
-                found.append(_Part(nic, len(nics), plane, *size, sections, fields))
-        return found
-
-    def _nics(self, section: Section) -> t.Sequence[Section | None]:
-        """Return the section of each NIC of a rail; None for a NIC without keys."""
-        items = section.items("nics")
-        if items is None:
-            count = self._count(section, "nics", NICS, "NICs of a rail")
-            return [None] * (count or 1)
-        if len(items) not in NICS:
-            self._report_count(section.path + ("nics",), str(len(items)), NICS, "NICs of a rail")
-            return [None]
-        for item in items:
-            if item:
-                item.value("planes")
-        return items
-
-    def _planes(self, section: Section) -> _Planes:
-        """Return the planes of the NICs of a rail."""
-        items = section.items("planes")
-        if items is not None:
-            if len(items) in PLANES:
-                return _Planes(items, has_field=True)
-            self._report_count(section.path + ("planes",), str(len(items)), PLANES, "planes")
-            return _Planes()
-        if not isinstance(section.value("planes"), Mapping):
-            count = self._count(section, "planes", PLANES, "planes")
-            return _Planes([None] * count, has_field=True) if count else _Planes()
-        own = section.section("planes")
-        if own is None:
-            return _Planes()
-        count = self._count(own, "count", PLANES, "planes", "set the number of planes")
-        balancing = own.choice("balancing", BALANCINGS)
-        own.done()
-        if count is None:
-            return _Planes()
-        if balancing == HARDWARE:
-            return _Planes(device_planes=count)
-        return _Planes([None] * count, has_field=True)
-
-    def _count(
-        self, section: Section, key: str, counts: t.Sequence[int], things: str, required: str = ""
-    ) -> int | None:
-        """Return a number of NICs or planes; None if the key is absent or invalid."""
-        text = section.text(key, required)
-        if text is None or text in map(str, counts):
-            return int(text) if text else None
-        self._report_count(section.path + (key,), shown(text), counts, things)
-        return None
-
-    def _report_count(self, path: Path, text: str, counts: t.Sequence[int], things: str) -> None:
-        message = "%s is not a valid number of %s" % (text, things)
-        remedy = "write %s or %d, or a list of as many" % (", ".join(map(str, counts[:-1])), counts[-1])
-        self.report.add(INVALID_PLANES, path, message, remedy)
-
-    def _add(self, name: str, number: int, part: _Part, path: Path) -> Rail:
+    def _add(self, name: str, number: int, part: Part, path: Path) -> Rail:
         """Add a rail, or a part of it, to the fabric, and return it."""
         own_name = name + ("n%d" % part.nic if part.nics > 1 else "") + ("p%d" % part.plane if part.planes > 1 else "")
         rail = Rail(own_name, len(self.fabric.rails) + 1, path, name, number, part.plane, part.planes)
@@ -357,7 +251,7 @@ class _Reader:
             self._too_many(rail.number)
         return rail
 
-    def _rail(self, name: str, number: int, part: _Part, own: Section, fields: t.Mapping[str, int] | None) -> None:
+    def _rail(self, name: str, number: int, part: Part, own: Section, fields: t.Mapping[str, int] | None) -> None:
         """Read a rail, or a part of it. ``own``: the section of the rail."""
         sections = [*part.sections, own]
         rail = self._add(name, number, part, sections[0].path)

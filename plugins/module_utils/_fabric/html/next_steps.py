@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
     LintFinding,
     Verdict,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, leaf_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import cables, leaf_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 
@@ -74,7 +74,7 @@ class _Leaves:
                     place = (node["name"], port["rail"])
                     self.names[place] = leaf["name"]
                     self.ports[leaf["name"]] = self.ports.get(leaf["name"], 0) + 1
-                    ends = [leaf_of(port, each) for each in functions(port)]
+                    ends = [leaf_of(port, each) for each in cables(port)]
                     self.ends[place] = " and ".join(
                         "leaf %s" % end["name"] + (" port %s" % end["port"] if end.get("port") else "") for end in ends
                     )

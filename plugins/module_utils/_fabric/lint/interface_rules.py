@@ -127,7 +127,9 @@ def _named_as_function(link_layer: str | None, port: Port, report: Report) -> bo
         name = function.netdev
         if name is None:
             continue
-        path = port.function_path(at) + ("netdev",) if port.bond else port.paths.get("netdev", port.path)
+        path = port.function_path(at) + ("netdev",)
+        if not port.bond and not port.planes:
+            path = port.paths.get("netdev", port.path)
         if report.within(path):
             continue
         tagged = _TAGGED.match(name) if link_layer != INFINIBAND else None

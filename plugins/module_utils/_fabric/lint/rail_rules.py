@@ -65,7 +65,7 @@ _SHARED_OWNERS = (
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     rails = [rail.name for rail in fabric.rails]
-    bases = {rail.name: rail.base for rail in fabric.rails}
+    bases = {rail.name: "%s %d" % (rail.base, rail.nic) for rail in fabric.rails}
     if any(report.has(rail.path) or report.has(rail.path + ("planes",)) for rail in fabric.rails):
         rails = []  # references to unreadable rails are not checked
     owners: dict[str, list[Node]] = {}
@@ -229,7 +229,7 @@ def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report:
 def _duplicates(ports: t.Mapping[str, Port], bases: t.Mapping[str, str], report: Report) -> None:
     """Report two ports of a server with the same netdev, PCI address or RDMA device.
 
-    :param bases: rail -> its name without the plane. Planes of a rail can share an RDMA device.
+    :param bases: rail -> its NIC, planes of which can share an RDMA device.
     """
     for value_of, key, twice in _SHARED_OWNERS:
         values = [value for port in ports.values() for value in [getattr(port, value_of)] if value is not None]

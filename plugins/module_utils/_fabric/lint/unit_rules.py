@@ -163,7 +163,7 @@ def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
         for rail in fabric.rails:
             if rail.name not in ports:
                 continue
-            for member in range(1, len(ports[rail.name].functions) + 1):
+            for member in range(1, max(len(ports[rail.name].functions), leaves.planes(rail)) + 1):
                 leaf, port = leaves.name(unit, rail, member), leaves.port(unit, rail, node.place, member)
                 first = owners.setdefault((leaf, port or ""), (node, rail.name, member))
                 if first == (node, rail.name, member) or (first[0] is node and _one_cable(ports, first[1], rail.name)):
@@ -172,13 +172,18 @@ def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
                     *(first[0].name, first[1], node.name, rail.name, port),
                     leaf,
                 )
-                remedy = "use {n}, {p} and {i} in leaf or leaf_port, so that rails, planes and places differ"
+                remedy = "use {n}, {c}, {p} and {i} in leaf or leaf_port, so that rails, NICs, planes and places differ"
+                if rail.nics == 1:
+                    remedy = "use {n}, {p} and {i} in leaf or leaf_port, so that rails, planes and places differ"
                 if first[:2] == (node, rail.name):
                     message = "two members of the bond of %s on %s use port %s of %s" % (
                         *(node.name, rail.name, port),
                         leaf,
                     )
                     remedy = "use {m}, the number of the member, in leaf or leaf_port"
+                    if rail.device_planes > 1:
+                        message = "two planes of %s on %s use port %s of %s" % (node.name, rail.name, port, leaf)
+                        remedy = "use {p}, the number of the plane, in leaf or leaf_port"
                 report.add(LEAF_PORT_TWICE, unit.path + ("leaf_port",), message, remedy)
                 return
 

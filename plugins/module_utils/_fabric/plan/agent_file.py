@@ -81,9 +81,11 @@ class AgentFiles:
             "metrics": "%s:%d" % (host, agent.metrics_port) if host else None,
             "kubelet_plugin": kubelet_plugin(variant),
             "kubeconfig": kubeconfig(variant),
-            "env": dict(
-                nccl_settings.nccl(fabric_vars, node_vars, ()), **nccl_settings.ucx(fabric_vars, node_vars, ())
-            ),
+            "env": {
+                **nccl_settings.nccl(fabric_vars, node_vars, ()),
+                **nccl_settings.ucx(fabric_vars, node_vars, ()),
+                **nccl_settings.open_mpi(node_vars),
+            },
             "rails": [
                 dict(
                     self._rail(port, self._slots_of(node, port, identities.get(port["rail"], ()), variant), variant),

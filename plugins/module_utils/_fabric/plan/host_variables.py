@@ -262,7 +262,7 @@ class PlanOutput:
             found.update(self._optional_parts[key])
         if port.bond and unit:
             found["lower"] = self._with_leaves(found["lower"], "functions", node, unit, rail)
-        if rail.device_planes > 1 and unit:
+        if unit and self.leaves.planes(rail) > 1:
             found["planes"] = self._with_leaves(found["planes"], "ports", node, unit, rail)
         self._address(found, node, unit, rail)
         if identities is not None and part["vfs"] is not None:

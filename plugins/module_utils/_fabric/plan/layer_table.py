@@ -155,6 +155,20 @@ def _rail_port(port: Values) -> Options | None:
     return dict(options, lower=dict(lower, functions=list(map(_names, lower["functions"])))) if lower else options
 
 
+def _rail_parts(port: Values) -> t.Iterable[Values]:
+    """Return the port, and a port without addresses for the netdev of each other function that carries a plane."""
+    others = [] if port.get("lower") else [each for each in port_view.functions(port) if each is not port]
+    own = _names(port)
+    return [
+        port,
+        *(
+            dict(_names(each), rail="%s-plane%d" % (port["rail"], each["plane"]), mtu=port["mtu"], lower=None)
+            for each in others
+            if _names(each) != own
+        ),
+    ]
+
+
 def _rdma_port(port: Values) -> Options | None:
     rdma = port["rdma"]
     # Others name the hardware devices of an unmanaged port, but only Railyard creates planned soft devices.
@@ -285,6 +299,7 @@ HOST_LAYERS = (
         "rail_ports",
         _if_ports,
         _rail_port,
+        parts=_rail_parts,
         variables=[Variable("rail_ports_backend", "backend")],
         planned={"ports": "ports"},
         drift=Drift("RV506", {"address": "RV501", **_LOWER}, observed=("name", "mtu", "state")),

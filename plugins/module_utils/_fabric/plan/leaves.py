@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail, Unit
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX
 
@@ -20,6 +21,7 @@ class Leaves:
 
     def __init__(self, fabric: Fabric) -> None:
         self._rails = fabric.rails
+        self._one_cable = {rail.name for rail in fabric.rails if fabric.link_layer_on(rail) == INFINIBAND}
         self._names = {
             (unit.name, rail.name): _name(unit, rail) for unit in fabric.units.values() for rail in fabric.rails
         }
@@ -28,9 +30,17 @@ class Leaves:
         """Return the name of the unit's leaf on a rail. ``member``: the number of the member or plane, from 1."""
         return self._names[unit.name, rail.name] if member == 1 else _name(unit, rail, member)
 
+    def planes(self, rail: Rail) -> int:
+        """Return the number of planes of a NIC on a rail that have a leaf port each; 1 without.
+
+        An InfiniBand port (XDR) and its cable carry all planes: the planes are ports of a sub-device of type SMI, which
+        is for management only (kernel, drivers/infiniband/hw/mlx5/main.c, mlx5_query_hca_port).
+        """
+        return 1 if rail.name in self._one_cable else rail.device_planes
+
     def names(self, unit: Unit, rail: Rail, members: int) -> list[str]:
         """Return the leaves of a unit on a rail. ``members``: the highest number of members of its bonds; 1 without."""
-        members = max(members, rail.device_planes)
+        members = max(members, self.planes(rail))
         if unit.leaf is None or unit.leaf.fields.isdisjoint(("m", "p")):
             return [self.name(unit, rail)]
         return list(dict.fromkeys(self.name(unit, rail, member) for member in range(1, members + 1)))

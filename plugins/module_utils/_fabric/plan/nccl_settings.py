@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     plane_index,
     qos_of,
     rail_index,
+    rdma_numbers,
 )
 
 GID_INDEX = "NCCL_IB_GID_INDEX"
@@ -44,18 +45,19 @@ def planned_devices(node: Variables) -> list[HcaPort]:
     return hca_ports(compute_ports(node["ports"]))
 
 
-def slot_numbers(node: Variables, port: Variables) -> dict[str, int | None]:
-    """Return the numbers of port, rail and plane of the RDMA device that a slot of a port has; a VF has one port."""
-    rdma = port["rdma"]
-    own = HcaPort("", 1, rail_index(port), plane_index(port))
+def slot_numbers(node: Variables, port: Variables) -> dict[str, t.Any]:
+    """Return what NCCL_IB_HCA has of the RDMA device of a slot: the numbers of its ports, rail and plane.
+
+    ``ports`` is empty for every port of the device. A VF has one port.
+    """
+    numbers, rail, plane = [1], rail_index(port), plane_index(port)
     if not has_vfs(attachment_of(node, port)):
-        same = [
-            each
-            for each in compute_ports(node["ports"])
-            if (each["rdma"]["name"], each["rdma"].get("port")) == (rdma["name"], rdma.get("port"))
-        ]
-        own = next(iter(hca_ports(same)), own)
-    return {"port": own.port, "rail": own.rail, "plane": own.plane}
+        name, own = port["rdma"]["name"], set(rdma_numbers(port))
+        same = [each for each in node["ports"] if each["rdma"]["name"] == name and own & set(rdma_numbers(each))]
+        found = hca_ports(same)
+        numbers = [each.port for each in found if each.port and (own == {None} or each.port in own)]
+        rail, plane = (found[0].rail, found[0].plane) if found else (rail, plane)
+    return {"ports": numbers, "rail": rail, "plane": plane}
 
 
 def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dict[str, str]:
@@ -82,7 +84,7 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> di
 
 def needs_gid_index(node: Variables) -> bool:
     """Return whether the NCCL of the jobs is too old to select a GID, according to the plan."""
-    version = host_model.version_numbers((node["nccl"] or {}).get("version") or "")
+    version = host_model.version_numbers((node.get("nccl") or {}).get("version") or "")
     return version is not None and version < GID_VERSION
 
 
@@ -106,6 +108,16 @@ def ucx(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dic
     service = _service(fabric, _roce_ports(fabric, node))
     settings.update((_UCX[key], value) for key, value in service.items() if key in _UCX)
     return settings
+
+
+def open_mpi(node: Variables) -> dict[str, str]:
+    """Return the environment variables of Open MPI, if the plan has the version of NCCL of the jobs.
+
+    Open MPI uses RDMA by UCX, and of UCX the devices in its variables. It prefers UCX only for devices of the driver
+    mlx5, unless this variable names others. Source: Open MPI, opal/mca/common/ucx/common_ucx.c
+    (opal_common_ucx_support_level), and docs/tuning-apps/networking/ib-and-roce.rst of 5.0.8, read on 2026-11-29.
+    """
+    return {"OMPI_MCA_pml_ucx_devices": "any"} if (node.get("nccl") or {}).get("version") else {}
 
 
 def _roce_ports(fabric: Variables, node: Variables) -> list[Variables]:

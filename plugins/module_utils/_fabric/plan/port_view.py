@@ -35,15 +35,16 @@ def planes_of(port: Values) -> t.Sequence[Values]:
     """Return the planes over which the NIC distributes the packets of a port; empty without such planes.
 
     Each has ``plane`` (its number, from 1), ``rdma_port``, and ``pci``, ``netdev`` and ``match`` of its function; all
-    are None if the file does not set them. With a unit, each has a ``leaf``.
+    are None if the file does not set them. With a unit, each has a ``leaf``, unless one cable carries all planes.
     """
     found: t.Sequence[Values] = port["planes"]["ports"] if port.get("planes") else ()
     return found
 
 
 def cables(port: Values) -> t.Sequence[Values]:
-    """Return what is connected to a leaf port: each plane, or each function. See :func:`leaf_of`."""
-    return planes_of(port) or functions(port)
+    """Return what is connected to a leaf port: each plane with a leaf of its own, or each function."""
+    planes = planes_of(port)
+    return planes if planes and planes[0].get("leaf") else functions(port)
 
 
 def each_function(port: Values) -> t.Sequence[Values]:
@@ -89,9 +90,9 @@ def hca_ports(ports: t.Iterable[Values]) -> list[HcaPort]:
     """
     below: dict[tuple[str, int | None], list[Values]] = {}
     for port in ports:
-        rdma = port["rdma"]
-        if rdma["name"]:
-            below.setdefault((rdma["name"], rdma.get("port")), []).append(port)
+        name = port["rdma"]["name"]
+        for number in rdma_numbers(port) if name else ():
+            below.setdefault((name, number), []).append(port)
     return [
         HcaPort(
             name,
@@ -101,6 +102,14 @@ def hca_ports(ports: t.Iterable[Values]) -> list[HcaPort]:
         )
         for (name, number), sharing in below.items()
     ]
+
+
+def rdma_numbers(port: Values) -> t.Sequence[int | None]:
+    """Return the planned numbers of the ports of the RDMA device that a port uses: several if they are the planes of
+    hardware balancing; [None] without a number."""
+    planned = port["rdma"].get("port")
+    planes = (port.get("planes") or {}).get("ports") or ()
+    return [planned] if planned else [each["rdma_port"] for each in planes if each.get("rdma_port")] or [None]
 
 
 def _common(values: t.Iterable[int | None]) -> int | None:

@@ -46,7 +46,7 @@ _NUMBERS = frozenset(
         "index",
         "number",
     )
-    + ("unit_number", "place", "plane", "table", "rule_priority", "mac", "node_guid", "port_guid")
+    + ("unit_number", "place", "nic", "plane", "table", "rule_priority", "mac", "node_guid", "port_guid")
 )
 _NAMES = frozenset(
     (
@@ -67,6 +67,7 @@ _LISTS = {
     "routes": ("route", "to"),
     "slots": ("slot", "number"),
     "functions": ("function", "pci"),
+    "planes": ("plane", "plane"),
 }
 # List -> keys whose values identify an item that has a new name.
 _NUMBER_KEYS = {"rails": ("number",), "units": ("number",), "nodes": ("index", "unit_number", "place")}
@@ -197,8 +198,9 @@ class _Comparison:
             if before == after:
                 continue
             name = prefix + key
-            if key in _LISTS and _listed(before) and _listed(after):
-                self._items(key, subject, before or [], after or [])
+            items = "planes" if name == "planes.ports" else key
+            if items in _LISTS and _listed(before) and _listed(after):
+                self._items(items, subject, before or [], after or [])
             elif isinstance(before, dict) and isinstance(after, dict):
                 self.mapping(what, subject, name + ".", before, after)
             elif not self._only_renamed(key, before, after):

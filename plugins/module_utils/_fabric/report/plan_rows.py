@@ -11,9 +11,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     attachment_of,
     bond_of,
+    cables,
     functions,
     leaf_of,
     link_layer_of,
+    planes_of,
     qos_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
@@ -31,7 +33,7 @@ PORTS = (
     *("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "vfs", "vlan"),
     *("pods_first", "pods_last", "pods_subnet", "pods_first6", "pods_last6", "pods_subnet6"),
     *(*_NAMES, "leaf", "leaf_port", "pods_ranges", "pods_ranges6"),
-    *("bond", "vlan_id", "functions"),
+    *("bond", "vlan_id", "functions", "nic", "planes"),
 )
 OBJECTS = (
     *("kind", "name", "namespace", "rail", "attachment", "nodes", "node", "profile", "resource", "interface", "mtu"),
@@ -40,10 +42,10 @@ OBJECTS = (
 LEAVES = (
     *("leaf", "unit", "rail", "leaf_port", "node", "rack", "vlan", "prefix", "gateway", "prefix6", "gateway6"),
     *("mtu", "qos_class", "aggregate", "aggregate6"),
-    *("bond", "function"),
+    *("plane", "bond", "function"),
 )
-# Columns of files that only fabrics with bonds or VLANs have.
-OPTIONAL = frozenset(("bond", "vlan_id", "functions", "function"))
+# Columns of files that only fabrics with bonds or VLANs, or with several NICs per rail or planes per NIC, have.
+OPTIONAL = frozenset(("plane", "bond", "vlan_id", "functions", "function", "nic", "planes"))
 SLOTS = ("node", "rail", "slot", "device", "resource", "address", "address6", "mac", "vf")
 # Kinds of objects, ordered by dependency.
 KINDS = ("policy", "resource", "pool", "network")
@@ -82,6 +84,11 @@ def bond(port: Document) -> str | None:
 def function(values: Document) -> str | None:
     """Return the PCI address of a function below a bond or VLAN, else its netdev, else its other identity."""
     return values.get("pci") or values.get("netdev") or match(values)
+
+
+def has_functions(port: Document) -> bool:
+    """Return whether the functions below a port are named besides it: those of a bond, VLAN or of planes."""
+    return bool(port.get("lower")) or functions(port)[0] is not port
 
 
 def used(columns: t.Sequence[str], rows: t.Iterable[t.Sequence[t.Any]]) -> tuple[list[str], list[list[t.Any]]]:
@@ -127,7 +134,9 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
                 pods.get("ranges6"),
                 bond(port),
                 _section(port, "lower").get("vlan"),
-                [function(each) for each in functions(port)] if port.get("lower") else None,
+                [function(each) for each in functions(port)] if has_functions(port) else None,
+                port.get("nic"),
+                _section(port, "planes").get("count"),
             )
 
 
@@ -256,8 +265,8 @@ def leaves(document: Document) -> list[Leaf]:
     for node in document["nodes"]:
         for port in node["ports"]:
             rail = rails.get(port["rail"]) or {}
-            # Each function has a cable of its own.
-            for below in functions(port):
+            # Each function, or each plane of a NIC, has a cable of its own.
+            for below in cables(port):
                 leaf = leaf_of(port, below)
                 key = (leaf.get("name") or "", node.get("unit") or "", port["rail"])
                 if key not in found:
@@ -265,8 +274,15 @@ def leaves(document: Document) -> list[Leaf]:
                     found[key] = Leaf(*key, *aggregates, [])
                     order[key] = (node.get("unit_number") or 0, port["number"], len(order))
                 row = _leaf_row(node, port, rail, leaf, fabric)
-                found[key].rows.append((*row, bond(port), function(below) if port.get("lower") else None))
+                plane = below["plane"] if below is not port and planes_of(port) else None
+                named = function(below) if has_functions(port) else _rdma_port(port, below)
+                found[key].rows.append((*row, plane, bond(port), named))
     return [found[key] for key in sorted(found, key=lambda key: order[key])]
+
+
+def _rdma_port(port: Document, plane: Document) -> str | None:
+    """Return the port of the RDMA device that carries a plane, such as ``roce_gpu01:3``; None without one."""
+    return "%s:%d" % (port["rdma"]["name"], plane["rdma_port"]) if plane.get("rdma_port") else None
 
 
 def _leaf_row(node: Document, port: Document, rail: Document, leaf: Document, fabric: Document) -> tuple[t.Any, ...]:

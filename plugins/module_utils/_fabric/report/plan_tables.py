@@ -24,10 +24,10 @@ Document = t.Mapping[str, t.Any]
 # Columns that fit a terminal of 120 characters. The CSV files have all columns.
 _RAILS = ("rail", "kind", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
 _CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
-_PORTS = ("rail", "netdev", "pci", "match", "functions", "rdma", "gpus", "address", "gateway", "mtu", "table")
+_PORTS = ("rail", "netdev", "pci", "match", "planes", "functions", "rdma", "gpus", "address", "gateway", "mtu", "table")
 _OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "ranges")
 _SLOTS = ("node", "rail", "slot", "device", "resource", "address", "mac", "vf")
-_LEAVES = ("leaf_port", "node", "function", "bond", "vlan", "prefix", "gateway", "mtu", "qos_class")
+_LEAVES = ("leaf_port", "node", "plane", "function", "bond", "vlan", "prefix", "gateway", "mtu", "qos_class")
 # Columns in which the terminal shows both families, IPv4 first.
 _BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last", "ranges")
 # Number of ranges of a pool that the terminal shows.
@@ -36,6 +36,7 @@ _PAGE = (
     "leaf_port",
     "node",
     "rail",
+    "plane",
     "function",
     "bond",
     "vlan",
@@ -78,14 +79,26 @@ def counts(document: Document) -> dict[str, int]:
 
 
 def rails_of(document: Document) -> str:
-    """Return the number of rails as text: ``8 rails``, ``8 rails x 2 planes``, or ``8 rails and 2 storage rails``."""
+    """Return the number of rails as text: ``8 rails``, ``8 rails x 2 planes``, ``4 rails x 2 NICs x 8 planes
+    (hardware)``, or ``8 rails and 2 storage rails``."""
     compute = compute_ports(document["rails"])
     storage = len(document["rails"]) - len(compute)
     bases = {rail.get("base") or rail["name"] for rail in compute}
-    planes, rest = divmod(len(compute), max(1, len(bases)))
-    words = count(len(bases), "rail") if planes > 1 and not rest else count(len(compute), "rail")
-    words = "%s x %d planes" % (words, planes) if planes > 1 and not rest else words
+    nics = _common(compute, lambda rail: rail.get("nics") or 1)
+    device_planes = _common(compute, lambda rail: (rail.get("planes") or {}).get("count") or 1)
+    planes, rest = divmod(len(compute), max(1, len(bases)) * nics)
+    whole = len(compute) > len(bases) and not rest
+    words = count(len(bases) if whole else len(compute), "rail")
+    words += " x %d NICs" % nics if whole and nics > 1 else ""
+    words += " x %d planes" % planes if whole and planes > 1 else ""
+    words += " x %d planes (hardware)" % device_planes if device_planes > 1 else ""
     return "%s and %s" % (words, count(storage, "storage rail")) if storage else words
+
+
+def _common(rails: t.Sequence[Document], number_of: t.Callable[[Document], int]) -> int:
+    """Return the number that all rails have; 1 if they differ."""
+    found = {number_of(rail) for rail in rails}
+    return found.pop() if len(found) == 1 else 1
 
 
 def link_layers(document: Document) -> str | None:

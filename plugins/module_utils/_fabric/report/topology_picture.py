@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, leaf_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import cables, functions, leaf_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import link_layers, rails_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg_drawing import (
     DASHES,
@@ -79,9 +79,12 @@ def topology(document: Document, name: str = "") -> bytes:
 def _rails(document: Document) -> list[_Rail]:
     bases = list(dict.fromkeys(rail.get("base") or rail["name"] for rail in document["rails"]))
     found = []
+    parts: dict[int, int] = {}
     for rail in document["rails"]:
         paint = bases.index(rail.get("base") or rail["name"])
-        turn = ((rail.get("plane") or 1) - 1) + paint // len(RAIL_COLOURS)
+        # NICs and planes of a rail have its colour, and different dashes.
+        part = parts[paint] = parts.get(paint, -1) + 1
+        turn = part + paint // len(RAIL_COLOURS)
         nets = [net for net in (rail.get("subnet"), rail.get("subnet6")) if net]
         found.append(
             _Rail(rail["name"], paint % len(RAIL_COLOURS), DASHES[turn % len(DASHES)], nets[0] if nets else "")
@@ -300,7 +303,7 @@ class _Rows(_Sketch):
 
     def _port(self, drawing: Drawing, rail: _Rail, port: Document, x: float, y: float) -> None:
         tip = "%s: %s, %s" % (rail.name, ", ".join(_port_lines(port)), _gpu_text(port))
-        for end in [leaf_of(port, each) for each in functions(port)]:
+        for end in [leaf_of(port, each) for each in cables(port)]:
             if end.get("port"):
                 tip += ", leaf %s port %s" % (end.get("name"), end["port"])
         wide = self._column - self._wires
@@ -336,7 +339,8 @@ def _port_lines(port: Document) -> list[str]:
     # The functions below a bond or VLAN have names of their own.
     members = [each.get("netdev") or each.get("pci") for each in functions(port)] if port.get("lower") else []
     below = ["on %s" % ", ".join(filter(None, members))] if any(members) else []
-    return [known, *below, *addresses]
+    planes = ["%d planes" % port["planes"]["count"]] if port.get("planes") else []
+    return [known, *(planes or below), *addresses]
 
 
 def _gpu_text(port: Document) -> str:

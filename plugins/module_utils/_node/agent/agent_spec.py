@@ -63,9 +63,11 @@ class LowerSpec(t.NamedTuple):
 
 
 class NcclSpec(t.NamedTuple):
-    """Numbers of a slot's RDMA device in NCCL_IB_HCA: its port, rail and plane; None: the entry does not have it."""
+    """What NCCL_IB_HCA has of a slot's RDMA device: the numbers of its ports, its rail and its plane. ``ports``: empty
+    for every port. ``rail``, ``plane``: None if the entry does not have it.
+    """
 
-    port: int | None
+    ports: tuple[int, ...]
     rail: int | None
     plane: int | None
 
@@ -263,7 +265,10 @@ def _rail(row: dict[str, t.Any]) -> RailSpec:
 
 def _nccl(row: dict[str, t.Any]) -> NcclSpec | None:
     numbers = row.get("nccl")
-    return None if numbers is None else NcclSpec(*(_number(numbers, key) for key in NcclSpec._fields))
+    if numbers is None:
+        return None
+    ports = tuple(int(number) for number in numbers["ports"])
+    return NcclSpec(ports, _number(numbers, "rail"), _number(numbers, "plane"))
 
 
 def _lower(row: dict[str, t.Any]) -> LowerSpec | None:

@@ -173,22 +173,23 @@ def environment(system: System, spec: AgentSpec, device: Device) -> dict[str, st
         name = re.sub("[^A-Z0-9]", "_", device.resource.upper())
         return dict({"RAILYARD_SLOT_" + name: str(device.number)}, **spec.env)
     variables = {"RAILYARD_RAILS": ",".join(device.slots), "RAILYARD_SLOT": str(device.number)}
-    devices = [_rdma_device(system, spec, spec.rail(name), slot) for name, slot in device.slots.items()]
-    named = [each for each in devices if each]
-    if named and len(named) == len(devices):
+    devices = [_hca_ports(system, spec, spec.rail(name), slot) for name, slot in device.slots.items()]
+    if all(devices):
         vfs = any(spec.rail(name).has_vfs for name in device.slots)
-        variables.update(nccl_hca.settings(named, vfs))
+        variables.update(nccl_hca.settings([port for ports in devices for port in ports], vfs))
     return dict(variables, **spec.env)
 
 
-def _rdma_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> HcaPort | None:
-    """Return the RDMA device of a slot; None for soft RDMA, whose device is made for the pod."""
+def _hca_ports(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> list[HcaPort]:
+    """Return the ports of a slot's RDMA device; empty for soft RDMA, whose device is made for the pod."""
     if rail.soft or rail.rdma is None:
-        return None
+        return []
     name = _vf_device(system, spec, rail, slot) if rail.has_vfs else rail.rdma
     if not name:
-        return None
-    return HcaPort(name, *rail.nccl) if rail.nccl else HcaPort(name, None if rail.has_vfs else rail.rdma_port)
+        return []
+    if rail.nccl:
+        return [HcaPort(name, port, rail.nccl.rail, rail.nccl.plane) for port in rail.nccl.ports or (None,)]
+    return [HcaPort(name, None if rail.has_vfs else rail.rdma_port)]
 
 
 def _vf_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> str | None:

@@ -69,12 +69,12 @@ def text(settings: t.Mapping[str, str]) -> str:
 def objects(view: View, options: Options) -> t.Iterator[Object]:
     """Yield a ConfigMap per variant in the namespace of the workloads.
 
-    It contains /etc/nccl.conf, and UCX's settings as environment variables. The agent needs no such object: it sets the
-    environment of each pod.
+    It contains /etc/nccl.conf, and settings of UCX and Open MPI as environment variables. The agent needs no such
+    object: it sets the environment of each pod.
     """
     for variant, node in ({} if facts_of(view.provider).slots else samples(view)).items():
         labels = view.labels(COMPONENT, **{VARIANT: variant})
-        data = dict(ucx(view, node), **{FILE: text(pod(view, options, node))})
+        data = dict(ucx(view, node), **nccl_settings.open_mpi(node), **{FILE: text(pod(view, options, node))})
         yield made("v1", "ConfigMap", name(view, variant), labels, namespace=options.workload_namespace, data=data)
 
 

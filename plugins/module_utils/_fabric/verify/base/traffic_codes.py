@@ -276,6 +276,22 @@ TRAFFIC_CODES = (
         remedy="check the message",
     ),
     Code(
+        *("RV862", "gid-index-missing", "nccl", "NCCL before 2.21 has no GID index"),
+        cause="the addresses of the ports had no GID when the file was written",
+        remedy="write it again",
+        playbook=HOSTS,
+    ),
+    _manual(
+        *("RV863", "nccl-device-missing", "nccl", "NCCL_IB_HCA names a device or port that does not exist"),
+        cause="the device was renamed, or made again with another name, such as a VF",
+        remedy="correct the setting; if the agent or a playbook wrote it, run hosts.yml, and delete the pod",
+    ),
+    _manual(
+        *("RV864", "nccl-rail-mismatch", "nccl", "NCCL_IB_HCA has another rail or plane than the plan"),
+        cause="the setting was changed, or the names of RDMA devices were swapped",
+        remedy="remove the setting, or correct it",
+    ),
+    Code(
         *("RV950", "nccl-file-mismatch", "nccl", "the NCCL file on the node is not as planned"),
         cause="it was edited or deleted by hand",
         remedy="write it again",
