@@ -291,9 +291,10 @@ class Builder:
             )
 
     def _slots(self, addresses: InferredAddresses) -> None:
-        """Set the number of slots if the attachment does not determine it."""
-        attachment = ATTACHMENTS.get(self.fabric.attachment or "")
-        if not facts_of(self.fabric.provider).slots or not (attachment and attachment.master):
+        """Set the number of slots if the attachment does not determine it, and the size of blocks of pod addresses."""
+        attachment, facts = ATTACHMENTS.get(self.fabric.attachment or ""), facts_of(self.fabric.provider)
+        divides = facts.cuts_blocks and SUBNET in addresses.modes.values()
+        if not (facts.slots or divides) or not (attachment and attachment.master):
             return
         most = _PODS
         for scheme in (scheme for schemes in addresses.schemes.values() for scheme in schemes.values()):
@@ -302,7 +303,7 @@ class Builder:
                 share = scheme.pods.size // max(addresses.indexes.values(), default=1)
             most = min(most, share or most)
         self.fabric.pods_per_node = max(most, 1)
-        message = "nodes do not show how many slots a port has"
+        message = "nodes do not show how many %s" % ("pods a node has" if divides else "slots a port has")
         self._findings.add("DS504", ("fabric", "pods_per_node"), message, "correct it, or set slots")
 
     def _attachment(self, model: Model) -> str:
