@@ -248,6 +248,9 @@ def _duplicates(ports: t.Mapping[str, Port], bases: t.Mapping[str, str], report:
             more = ", and of %d more rails" % (len(others) - 1) if len(others) > 1 else ""
             message = "%s is also the %s of %s%s" % (value, key, first.rail, more)
             remedy = "correct it for the port of %s" % others[0].rail
+            if key == "netdev" and first.rail in bases and bases.get(others[0].rail) == bases[first.rail]:
+                base = bases[first.rail].rpartition(" ")[0]
+                remedy = "for planes of one netdev, write planes: {count: N, balancing: hardware} at %s" % base
             if key == "rdma" and (more or first.rdma_port or others[0].rdma_port):
                 remedy = "if the device has a port for each rail, write its number: rdma: %s:1" % value
             report.add(twice, others[0].paths.get(key, others[0].path), message, remedy)
