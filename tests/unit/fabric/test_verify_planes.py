@@ -173,7 +173,7 @@ LABELS = {
     "ports": "plane 2 (roce_r0:6, eth_r0_p1, leaf-1-2 swp2)",
     "functions": "plane 2 (eth_r0_p1, leaf-1-2 swp2)",
     "bond": "plane 2 (eth_r0_p1, leaf-1-2 swp2)",
-    "inside": "plane 2 (smi1:2, leaf-1-2 swp2)",
+    "inside": "plane 2 (smi1:2)",
 }
 
 

@@ -59,7 +59,7 @@ class Machine:
     def _function(self, row: Row) -> None:
         """A function below a bridge, beside its GPU."""
         domain, bus = row["pci"].split(":")[:2]
-        above = "pci%s:00/%s:00:%02x.0" % (domain, domain, int(bus, 16) % 32)
+        above = row.get("above") or "pci%s:00/%s:00:%02x.0" % (domain, domain, int(bus, 16) % 32)
         pci = self.tree.function(
             "%s/%s" % (above, row["pci"]),
             row.get("class", NETWORK),

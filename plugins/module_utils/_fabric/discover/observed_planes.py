@@ -52,7 +52,18 @@ def combined(nics: t.Mapping[str, Nic]) -> dict[str, Nic]:
         for nic in planes:
             del ports[nic.key]
         ports[port.key] = port
+    for nic in ports.values():
+        if is_bond_of_planes(nic) and len(nic.members) > 2:
+            nic.device_planes = len(nic.members)
     return dict(sorted(ports.items()))
+
+
+def is_bond_of_planes(nic: Nic) -> bool:
+    """Return whether the members of a bond may be the planes of a NIC.
+
+    A bond of two can also be that of the two ports of a card.
+    """
+    return len(nic.members) in PLANES and all(may_have_planes(each) and not is_dual_port(each) for each in nic.members)
 
 
 def _usable(nic: Nic) -> bool:
@@ -105,4 +116,5 @@ def _port(planes: t.Sequence[Nic], interface: Nic) -> Nic:
         leaf=" and ".join(leaves) or None,
         only_netdev=False,
         planes=tuple(planes),
+        device_planes=len(planes),
     )

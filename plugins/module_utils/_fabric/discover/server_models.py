@@ -285,7 +285,8 @@ def rail_name(nic: Nic) -> str | None:
     for pattern, text in ((_RDMA, nic.rdma), (_NETDEV, nic.parent or nic.netdev)):
         match = pattern.match(text or "")
         if match:
-            return match.group(1)
+            # the interface of a NIC with planes may be the netdev of one
+            return re.sub("p[1-8]$", "", match.group(1)) if nic.device_planes > 1 else match.group(1)
     return None
 
 
