@@ -26,7 +26,8 @@ KINDS = ("ib-compute-roce-storage", "vlan-roce")
 # Keys that only ports with a bond or VLAN, or with an interface of others, have, and the inventories with such ports.
 LOWER = ("lower", "managed")
 LOWERS = ("bonded-roce", "lab-planes", "vlan-roce")
-# The key of ports whose NICs take only a part of the QoS, and the inventory with such ports.
+# Inventories with GPUs of AMD, and the key of ports whose NICs take only a part of the QoS, with its inventory.
+AMD = ("mi355x-pollara", "thor2")
 NIC, NICS = ("qos_on_nic",), ("mi355x-pollara",)
 # Keys that only ports of rails with several NICs, or with planes that a NIC balances, have, and their inventories.
 PLANE = ("nic", "planes")
@@ -56,7 +57,8 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
     node, port = wanted["railyard_node"], wanted["railyard_node"]["ports"][0]
     for planned in plan.nodes:
         found = plan.node_vars(planned)
-        assert list(found) == [key for key in found if key in node] and set(found) == set(node)
+        assert list(found) == [key for key in found if key in node]
+        assert set(found) | {"gpu_vendor"} == set(node) and (name in AMD) == ("gpu_vendor" in found)
         for each in found["ports"]:
             optional = {*KIND, *LOWER, *NIC, *PLANE, "nccl"}
             assert set(each) - optional == set(port) - optional

@@ -124,6 +124,17 @@ def test_gres_has_a_line_for_each_gpu_with_its_nearest_port() -> None:
     )
 
 
+def test_slurm_finds_gpus_of_amd_itself() -> None:
+    text = (WORKED.parents[1] / "mi355x-pollara/fabric.yml").read_text(encoding="utf-8")
+    lines = slurm_files.gres(_document(yaml.safe_load(text))).splitlines()[1:]
+    nodes = "mi-su1-[1-4],mi-su2-[1-4]"
+    assert lines[:2] == [
+        "NodeName=%s AutoDetect=rsmi Name=gpu" % nodes,
+        "# %s: GPU 0, gpu01 ionic_gpu01 enp8s0 0000:08:00.0" % nodes,
+    ]
+    assert len(lines) == 9 and not any("/dev/" in line for line in lines)
+
+
 def test_gres_distinguishes_nodes_whose_ports_differ() -> None:
     nodes = {
         "a-[1:2]": {"profile": "h200", "unit": "su1", "place": "[1:2]"},

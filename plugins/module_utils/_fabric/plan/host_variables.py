@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.comm
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    GPU_VENDORS,
     HARDWARE,
     Fabric,
     Node,
@@ -225,6 +226,8 @@ class PlanOutput:
                 ],
                 **host_model.host_variables(variant.host),
             }
+            if profile.gpu_vendor not in (None, GPU_VENDORS[0]):
+                head["gpu_vendor"] = profile.gpu_vendor
         return head
 
     @staticmethod

@@ -25,9 +25,16 @@ def files(document: Document) -> dict[str, str]:
 
 def gres(document: Document) -> str:
     """Return a line for each GPU, grouped by nodes with the same GPU and nearest rail port. The comment names that
-    port."""
+    port.
+
+    Files of AMD's GPUs have numbers that other display devices of the node change, so Slurm finds these GPUs itself
+    (``AutoDetect=rsmi``, gres.conf(5)): the lines are comments.
+    """
     lines: dict[tuple[str, int, str], list[str]] = {}
+    detected: dict[str, list[str]] = {}
     for node in document["nodes"]:
+        if node.get("gpu_vendor") == "amd":
+            detected.setdefault(node["profile"], []).append(node["name"])
         ports = {gpu: port for port in compute_ports(node["ports"]) for gpu in port["gpus"]}
         for number in map(int, node["gpus"]):
             near = ports.get(number)
@@ -35,7 +42,12 @@ def gres(document: Document) -> str:
                 node["name"]
             )
     text = _HEAD % ("gres.conf", document["fabric"]["name"])
+    for _profile, nodes in sorted(detected.items()):
+        text += "NodeName=%s AutoDetect=rsmi Name=gpu\n" % hostlist(nodes)
     for (profile, number, port), nodes in sorted(lines.items()):
+        if profile in detected:
+            text += "# %s: GPU %d, %s\n" % (hostlist(nodes), number, port)
+            continue
         text += "NodeName=%s Name=gpu Type=%s File=/dev/nvidia%d # %s\n" % (hostlist(nodes), profile, number, port)
     return text
 

@@ -30,7 +30,7 @@ RDMA = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 # Names that drivers give. A rename to one of them can collide when devices are found in another order.
 RDMA_OF_KERNEL = re.compile(
     r"(?:mlx[45]|mthca|bnxt_re|bng_re|ionic|irdma|i40iw|cxgb4|ocrdma|hfi1|qib|qedr|efa|hns|mana|erdma|usnic|vmw_pvrdma"
-    r"|rxe|siw)_?\d+\Z"
+    r"|hbl|rxe|siw)_?\d+\Z"
 )
 MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 # Labels of slots and serial numbers of cards, as SMBIOS and VPD contain them.

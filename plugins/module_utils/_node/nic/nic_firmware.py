@@ -123,11 +123,11 @@ class Firmware(Subsystem):
             except RailyardError as error:
                 errors.append(error)
                 continue
-            other = pci_functions.hexadecimal(self._system, function, "vendor")
-            if other not in (None, self._vendor.pci_vendor):
+            pci_vendor = pci_functions.hexadecimal(self._system, function, "vendor")
+            if pci_vendor not in (None, self._vendor.pci_vendor):
                 message = "%s is a NIC of the PCI vendor %s, and these parameters are those of %s" % (
                     function,
-                    other,
+                    pci_vendor,
                     self._vendor.parameters.program,
                 )
                 errors.append(RailyardError(message, place, "remove firmware, and use the tool of the NIC's vendor"))
