@@ -37,6 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.s
     Named,
     assign,
     assign_storage,
+    by_base,
     models,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
@@ -91,14 +92,6 @@ class Options(t.NamedTuple):
     mtu: int | None = None
     given: t.Mapping[str, str] = {}
     lldp: t.Mapping[str, t.Mapping[str, t.Any]] = {}
-
-
-def _by_base(rails: t.Iterable[Named]) -> dict[str, list[Named]]:
-    """Return the entries of each rail: its NICs and planes."""
-    found: dict[str, list[Named]] = {}
-    for rail in rails:
-        found.setdefault(rail.base, []).append(rail)
-    return found
 
 
 class Builder:
@@ -170,8 +163,8 @@ class Builder:
 
     def _rails(self, addresses: InferredAddresses) -> None:
         ports = self._ports
-        planes = {base: len({rail.plane for rail in rails}) for base, rails in _by_base(self.rails).items()}
-        nics = {base: len({rail.nic for rail in rails}) for base, rails in _by_base(self.rails).items()}
+        planes = {base: len({rail.plane for rail in rails}) for base, rails in by_base(self.rails).items()}
+        nics = {base: len({rail.nic for rail in rails}) for base, rails in by_base(self.rails).items()}
         bases = list(dict.fromkeys(rail.base for rail in self.rails))
         for number, named in enumerate(self.rails, 1):
             rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1)

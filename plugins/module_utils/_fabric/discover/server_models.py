@@ -60,6 +60,14 @@ class Named(t.NamedTuple):
     nic: int | None = None
 
 
+def by_base(rails: t.Iterable[Named]) -> dict[str, list[Named]]:
+    """Return the entries of each rail: its NICs and planes."""
+    found: dict[str, list[Named]] = {}
+    for rail in rails:
+        found.setdefault(rail.base, []).append(rail)
+    return found
+
+
 def _numbers(part: re.Match[str]) -> tuple[int, int, int]:
     """Return the numbers of rail, NIC and plane in a name that matches :data:`_PARTS`."""
     return int(part.group(2)), int(part.group(3) or 1), int(part.group(4) or 1)

@@ -63,6 +63,13 @@ class Variant:
     def name(self) -> str:
         return self.profile.name
 
+    @property
+    def gpus(self) -> t.Mapping[int, str | None]:
+        """GPU number -> PCI address: the GPUs of the profile, or without these the GPUs of its ports."""
+        if self.profile.gpus is not None:
+            return self.profile.gpus
+        return {gpu: None for port in self.ports.values() for gpu in port.gpus}
+
     def vfs_on(self, fabric: Fabric, rail: Rail) -> VfSettings:
         """Return the VF settings on a rail. The order of precedence is groups, profile, rail, fabric."""
         return dict(fabric.vfs, **dict(rail.vfs, **self.vfs))

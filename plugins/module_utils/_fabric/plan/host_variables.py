@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import nccl_hca, vf_attributes
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     NONE,
     Planner,
@@ -40,7 +40,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import planned_vfs, port_variables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import (
+    nccl_settings,
+    planned_vfs,
+    port_variables,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.address_values import add_pods, taken_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
@@ -72,24 +76,6 @@ class _Side(t.NamedTuple):
     suffix: str
     planner: Planner
     routes: list[str]
-
-
-def _nccl_parts(fabric: Fabric, variants: Variants) -> dict[tuple[int, str], dict[str, int | None]]:
-    """Return (``id`` of a variant, rail) -> the numbers of rail and plane for NCCL, from 0.
-
-    They depend on the rails of the fabric, not on the ports of a node: NCCL on different nodes must agree on them. All
-    NICs and planes of a rail have its number. The planes of hardware balancing are one device, which has no number.
-    """
-    numbers = {base: number for number, base in enumerate(dict.fromkeys(rail.base for rail in fabric.compute_rails))}
-    return {
-        (id(variant), rail.name): {
-            "rail": numbers[rail.base],
-            "plane": rail.plane - 1 if rail.planes > 1 else None,
-        }
-        for variant in variants
-        if (host_model.nccl_version(variant.host) or (0,)) >= nccl_hca.RAIL_VERSION
-        for rail in fabric.compute_rails
-    }
 
 
 class PlanOutput:
@@ -130,7 +116,7 @@ class PlanOutput:
             if kind
         }
         # (variant, rail) -> the numbers of rail and plane for NCCL, where its version takes them
-        self._nccl_parts = _nccl_parts(fabric, variants)
+        self._nccl_parts = nccl_settings.rail_numbers(fabric, variants)
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
@@ -236,7 +222,7 @@ class PlanOutput:
                 "attachment": variant.attachment,
                 "rdma_mode": variant.rdma_mode,
                 "driver": _driver(variant.driver),
-                "gpus": {str(number): pci for number, pci in sorted(self._gpus(variant).items())},
+                "gpus": {str(number): pci for number, pci in sorted(variant.gpus.items())},
                 "other_ports": [
                     {"name": other.name, "role": other.role, "netdev": other.port.netdev, "pci": other.port.pci}
                     for other in profile.other_ports.values()
@@ -248,13 +234,6 @@ class PlanOutput:
             if profile.gpu_vendor not in (None, GPU_VENDORS[0]):
                 head["gpu_vendor"] = profile.gpu_vendor
         return head
-
-    @staticmethod
-    def _gpus(variant: Variant) -> dict[int, str | None]:
-        """Return GPU number -> PCI address: the GPUs of the profile, or without these the GPUs of its ports."""
-        if variant.profile.gpus is not None:
-            return variant.profile.gpus
-        return {gpu: None for port in variant.ports.values() for gpu in port.gpus}
 
     def _port(
         self,

@@ -18,6 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ETHERNET,
     has_vfs,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     attachment_of,
@@ -38,6 +40,24 @@ GID_VERSION = (2, 21)
 # Variable of NCCL -> variable of UCX.
 _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 Variables = t.Mapping[str, t.Any]
+
+
+def rail_numbers(fabric: Fabric, variants: Variants) -> dict[tuple[int, str], dict[str, int | None]]:
+    """Return (``id`` of a variant, rail) -> the numbers of rail and plane for NCCL, from 0.
+
+    They depend on the rails of the fabric, not on the ports of a node: NCCL on different nodes must agree on them. All
+    NICs and planes of a rail have its number. The planes of hardware balancing are one device, which has no number.
+    """
+    numbers = {base: number for number, base in enumerate(dict.fromkeys(rail.base for rail in fabric.compute_rails))}
+    return {
+        (id(variant), rail.name): {
+            "rail": numbers[rail.base],
+            "plane": rail.plane - 1 if rail.planes > 1 else None,
+        }
+        for variant in variants
+        if (host_model.nccl_version(variant.host) or (0,)) >= nccl_hca.RAIL_VERSION
+        for rail in fabric.compute_rails
+    }
 
 
 def planned_devices(node: Variables) -> list[HcaPort]:
