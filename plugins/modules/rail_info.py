@@ -131,8 +131,9 @@ nics:
     - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) is their proximity in the terms of
       C(nvidia-smi topo).
     - C(management_path) is the reason why the card must not be changed, or null.
-    - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are from the card's Vital Product Data,
-      which only root may read. They are null if the card does not have them, or does not answer in a second.
+    - C(slot) is the label of the chassis' slot, C(serial), C(part_number) and C(product_name) are from the card's Vital
+      Product Data, which only root may read. They are null if the card does not have them, or does not answer in a
+      second.
     - C(permanent_mac) is the hardware address from the port's manufacturer, C(mac) the current one.
     - C(holders) names the holders of a netdev in another network namespace, such as a pod that has the whole device.
       C(rdma_holders) names those of its RDMA device.
@@ -151,6 +152,7 @@ nics:
       slot: '4'
       serial: MT2321X01234
       part_number: MCX75310AAS-NEAT
+      product_name: NVIDIA ConnectX-7 HHHL adapter Card
       firmware: 16.35.2000 (MT_0000000008)
       altnames: []
       mac: 0c:42:a1:00:00:01
@@ -172,6 +174,24 @@ nics:
       management_path: null
       holders: []
       rdma_holders: []
+dma_functions:
+  description:
+    - PCI functions of NICs that only access memory (C(kind) V(data-direct), the Data Direct function of a ConnectX-8).
+      They are not in RV(nics), because they have neither a netdev nor an RDMA device.
+    - C(nics) are the PFs of the same NIC, which have the same UUID in their Vital Product Data. C(gpus) are the nearest
+      GPUs by their index in RV(gpus).
+  returned: when O(subset) has V(nics)
+  type: list
+  elements: dict
+  version_added: 0.2.0
+  sample:
+    - pci: '0009:03:00.0'
+      kind: data-direct
+      pci_path: ['pci0009:00', '0009:00:00.0', '0009:03:00.0']
+      numa_node: 0
+      nics: ['0000:03:00.0']
+      gpus: [0]
+      gpu_proximity: PIX
 interfaces:
   description:
     - The bonds, VLANs, bridges, teams and VRFs above the network PFs, each after those below it. C(kind) is V(bond),
@@ -232,6 +252,9 @@ rdma:
     - One row per port of an RDMA device in this network namespace. C(type) is V(hardware), V(rxe) or V(siw).
     - C(rate) is in Gb/s, C(active_mtu) and C(max_mtu) in bytes, null without libibverbs.
     - C(pci) of a soft link is the PCI address of its netdev.
+    - A device can have several ports, each with its own C(netdev) or without one. Ports that carry nothing are V(DOWN).
+    - C(parent) is in the rows of sub-devices only. A sub-device of type SMI, as on InfiniBand with planes (XDR), has a
+      port for each plane of its parent, and only management datagrams use it. It is not in C(rdma) of RV(nics).
   returned: when O(subset) has V(rdma)
   type: list
   elements: dict

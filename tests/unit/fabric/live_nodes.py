@@ -115,6 +115,8 @@ def _nics(node: Row, port: Row, layer: str) -> list[Row]:
         dict(
             _bare(function["pci"] or _pci(port), function["netdev"] or "port%dm%d" % (port["number"], at)),
             master=bond["name"] if bond else None,
+            # a ConnectX-8, if the NIC balances over planes
+            device="1023" if port_view.planes_of(port) else "1021",
             slot=(function["match"] or {}).get("slot"),
             serial=(function["match"] or {}).get("serial"),
             link_layer=port.get("link_layer") or layer,
@@ -177,7 +179,8 @@ def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:
     near = {}
     for port in node["ports"]:
         same = {gpu // half for gpu in port["gpus"]} & {number // half}
-        near[_pci(port)] = close if number in port["gpus"] else "NODE" if same and close != "NODE" else "SYS"
+        how = close if number in port["gpus"] else "NODE" if same and close != "NODE" else "SYS"
+        near.update((function["pci"] or _pci(port), how) for function in port_view.functions(port))
     near.update((other["pci"], "SYS") for other in node["other_ports"])
     return {"index": number, "pci": pci, "maker": "nvidia", "device": "2330", "nics": dict(near, **{MANAGEMENT: "SYS"})}
 

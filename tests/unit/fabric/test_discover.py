@@ -41,7 +41,10 @@ Row = t.Dict[str, t.Any]
 # Where neither RDMA devices nor netdevs have the rails' names.
 # Pods use their storage rails without VFs, which no node shows.
 STORAGE_OF_PODS = ("vlan-roce",)
-TEMPLATES = {"infiniband-sriov": "gpu{n:02}", "ipoib": "gpu{n:02}", "ib-compute-roce-storage": "gpu{n:02}"}
+TEMPLATES = {
+    **{"infiniband-sriov": "gpu{n:02}", "ipoib": "gpu{n:02}", "ib-compute-roce-storage": "gpu{n:02}"},
+    "vera-rubin": "gpu{n:02}",
+}
 
 
 def plan_of(name: str) -> Plan:

@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from tests import work
 from tests.unit.fabric.test_verify_layouts import CODES as LAYOUT_CODES
+from tests.unit.fabric.test_verify_planes import CODES as PLANE_CODES
 from tests.unit.fabric.test_verify_pods import AGENT_HARMS
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
@@ -1131,6 +1132,7 @@ def test_codes_are_of_their_layers_and_documented() -> None:
     harmed = (
         {row[2] for row in (*HARMS, *POD_HARMS, *AGENT_HARMS)}
         | LAYOUT_CODES
+        | PLANE_CODES
         | {"RV950", "RV862", "RV863", "RV864"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )

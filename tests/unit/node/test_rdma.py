@@ -107,6 +107,7 @@ def test_devices_are_decoded_and_sorted_by_index() -> None:
         "node_guid": "5054:00ff:fe01:0100",
         "sys_image_guid": "5054:00ff:fe01:0100",
         "protocol": "roce",
+        "parent": None,
     }
 
 

@@ -22,7 +22,7 @@ FIELDS = {
     b"V3": b"f" * 32,
     b"VA": b"MLX:MN=MLNX:CSKU=V2:UUID=V3:PCI=V0:MODL=CX75310A",
 }
-WHOLE = Vpd(NAME.decode(), "MCX75310AAS-NEAT", "MT2321X01234")
+WHOLE = Vpd(NAME.decode(), "MCX75310AAS-NEAT", "MT2321X01234", "f" * 32)
 
 
 def resource(tag: int, body: bytes) -> bytes:

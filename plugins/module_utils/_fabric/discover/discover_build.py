@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
     addressing,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_planes import report_planes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_ports import port_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import (
     ObservedNode,
@@ -89,6 +90,14 @@ class Options(t.NamedTuple):
     lldp: t.Mapping[str, t.Mapping[str, t.Any]] = {}
 
 
+def _by_base(rails: t.Iterable[Named]) -> dict[str, list[Named]]:
+    """Return the entries of each rail: its NICs and planes."""
+    found: dict[str, list[Named]] = {}
+    for rail in rails:
+        found.setdefault(rail.base, []).append(rail)
+    return found
+
+
 class Builder:
     """Builds the fabric section by section."""
 
@@ -117,6 +126,7 @@ class Builder:
         self._routing(addresses)
         for model in self.models:
             fabric.profiles[model.name] = self._profile(model)
+            report_planes(model, self._compute, self._findings)
         self._nodes(addresses)
         self._vfs()
         self._check_vfs()
@@ -157,11 +167,14 @@ class Builder:
 
     def _rails(self, addresses: InferredAddresses) -> None:
         ports = self._ports
-        planes = Counter(rail.base for rail in self.rails)
+        planes = {base: len({rail.plane for rail in rails}) for base, rails in _by_base(self.rails).items()}
+        nics = {base: len({rail.nic for rail in rails}) for base, rails in _by_base(self.rails).items()}
         bases = list(dict.fromkeys(rail.base for rail in self.rails))
         for number, named in enumerate(self.rails, 1):
-            rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1, named.plane)
-            rail.planes = planes[named.base]
+            rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1)
+            rail.plane, rail.planes = named.plane or 1, planes[named.base]
+            rail.nic, rail.nics = named.nic or 1, nics[named.base]
+            rail.device_planes = most_common(nic.device_planes for nic in ports[named.name].values()) or 1
             self._kind(rail, named)
             rail.mode = addresses.modes.get(named.name)
             rail.schemes = addresses.schemes.get(named.name, {})
@@ -275,9 +288,10 @@ class Builder:
             )
 
     def _slots(self, addresses: InferredAddresses) -> None:
-        """Set the number of slots if the attachment does not determine it."""
-        attachment = ATTACHMENTS.get(self.fabric.attachment or "")
-        if not facts_of(self.fabric.provider).slots or not (attachment and attachment.master):
+        """Set the number of slots if the attachment does not determine it, and the size of blocks of pod addresses."""
+        attachment, facts = ATTACHMENTS.get(self.fabric.attachment or ""), facts_of(self.fabric.provider)
+        divides = facts.cuts_blocks and SUBNET in addresses.modes.values()
+        if not (facts.slots or divides) or not (attachment and attachment.master):
             return
         most = _PODS
         for scheme in (scheme for schemes in addresses.schemes.values() for scheme in schemes.values()):
@@ -286,7 +300,7 @@ class Builder:
                 share = scheme.pods.size // max(addresses.indexes.values(), default=1)
             most = min(most, share or most)
         self.fabric.pods_per_node = max(most, 1)
-        message = "nodes do not show how many slots a port has"
+        message = "nodes do not show how many %s" % ("pods a node has" if divides else "slots a port has")
         self._findings.add("DS504", ("fabric", "pods_per_node"), message, "correct it, or set slots")
 
     def _attachment(self, model: Model) -> str:
@@ -368,7 +382,7 @@ class Builder:
                 remedy = "add a rail with this VLAN if the plan must contain it; it stays as it is otherwise"
                 self._findings.add("DS215", path, message, remedy)
                 continue
-            for nic in model.nics[key].members or (model.nics[key],):
+            for nic in model.nics[key].members or model.nics[key].planes or (model.nics[key],):
                 name = nic.function_netdev or "port-%s" % nic.pci.replace(":", "-").replace(".", "-")
                 pci = None if nic.only_netdev else nic.pci
                 port = Port(name, path + ("other_ports", name), netdev=nic.function_netdev, pci=pci)

@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.o
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import Nic
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import Model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Port
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Member, Plane
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import RDMA, RDMA_OF_KERNEL
 
 
@@ -35,16 +36,25 @@ def port_of(model: Model, rail: str, soft: str | None, findings: Findings) -> Po
     numbers = {(nic.rdma, nic.rdma_port) for _node, nic in ports if nic.rdma}
     number = numbers.pop()[1] if len(numbers) == 1 else None
     # Several ports have the device, so its name is needed, also if the kernel assigns it.
-    if not device or not RDMA.match(device) or (RDMA_OF_KERNEL.match(device) and not number):
+    numbered = number or any(plane.rdma_port for plane in common.planes)
+    if not device or not RDMA.match(device) or (RDMA_OF_KERNEL.match(device) and not numbered):
         device = None
     else:
         odd = [node for node, nic in ports if nic.rdma and nic.rdma != device]
         if odd:
             message = "its RDMA device does not have the name %s" % device
             findings.add("DS405", path, message, "run hosts.yml, which sets this name", odd)
-    return _interface(path, model, rail, ports, findings)._replace(
-        rdma=device, rdma_port=number if device else None, gpus=model.gpus[rail]
+    port = _interface(path, model, rail, ports, findings)
+    return port._replace(
+        rdma=device, rdma_port=number if device else None, gpus=model.gpus[rail], planes=_planes(common)
     )
+
+
+def _planes(nic: Nic) -> tuple[Plane, ...]:
+    """Return the planes of a NIC that balances in hardware: the numbers of its RDMA ports, its functions, or both."""
+    if len({plane.pci for plane in nic.planes}) == 1:
+        return tuple([Plane(plane.rdma_port) for plane in nic.planes])
+    return tuple([Plane(each.rdma_port, Member(pci=each.pci, netdev=each.netdev)) for each in nic.planes])
 
 
 def _interface(

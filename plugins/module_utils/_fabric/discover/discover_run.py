@@ -90,9 +90,11 @@ def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int)
 
 def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
     """Return the part of the path that exists in the file."""
-    planes = {rail.name: (rail.base, "planes", rail.plane - 1) for rail in fabric.rails if rail.planes > 1}
-    if path[:1] == ("rails",) and len(path) > 1 and path[1] in planes:
-        path = ("rails", *planes[str(path[1])])
+    parts = {rail.name: rail for rail in fabric.rails if rail.planes > 1 or rail.nics > 1}
+    if path[:1] == ("rails",) and len(path) > 1 and path[1] in parts:
+        rail = parts[str(path[1])]
+        nic = ("nics", rail.nic - 1) if rail.nics > 1 else ()
+        path = ("rails", rail.base, *nic, *(("planes", rail.plane - 1) if rail.planes > 1 else ()))
     for size in range(len(path)):
         step = path[size]
         if not (isinstance(data, dict) and step in data or isinstance(data, list) and isinstance(step, int)):

@@ -8,12 +8,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_planes import (
+    PLANES,
+    is_dual_port,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import Nic
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
 
 # A port without a rail that is slower than this, in Gb/s, is for management, else for storage.
 STORAGE_SPEED = 25
-_PLANES = (2, 4)
+# Numbers of NICs of one rail on a node.
+_NICS = (1, 2, 4)
 
 
 @dataclass
@@ -21,13 +26,15 @@ class Choice:
     """The result.
 
     :param rails: NICs with the GPUs that each serves, in the order of rails.
-    :param planes: how many consecutive NICs are one rail.
+    :param nics: how many NICs a rail has; those of a rail follow one another.
+    :param planes: how many consecutive ports are the planes of one NIC.
     :param others: PCI address -> role.
     :param notes: findings as (code, message, remedy).
     :param distance: of the GPU that is farthest from its NIC.
     """
 
     rails: list[tuple[Nic, tuple[int, ...]]] = field(default_factory=list)
+    nics: int = 1
     planes: int = 1
     others: dict[str, str] = field(default_factory=dict)
     notes: list[tuple[str, str, str]] = field(default_factory=list)
@@ -74,13 +81,19 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], choice: Choice) -> No
         message = "all NICs have the same distance to all GPUs (%s)" % DISTANCES[-1]
         remedy = "compare the order of ports and GPUs with the server's manual; the order is that of PCI addresses"
         choice.notes.append(("DS204", message, remedy))
-    sizes = []
-    for group, ports in groups:
-        kept = _even(group, ports, choice)
-        sizes.append(_planes(group, kept))
-        choice.rails.extend(_paired(group, kept, sizes[-1], choice))
+    # a rail has as many NICs on all GPUs
+    numbers = {_layout(group, ports)[0] for group, ports in groups}
+    nics, before = numbers.pop() if len(numbers) == 1 else 1, list(choice.notes)
+    kept = [(group, _even(group, ports, nics, choice)) for group, ports in groups]
+    if nics > 1 and any(_layout(group, ports)[0] != nics for group, ports in kept):
+        # some of them are not on the rails
+        nics, choice.notes = 1, before
+        kept = [(group, _even(group, ports, nics, choice)) for group, ports in groups]
+    sizes = [(nics, _layout(group, ports)[1]) for group, ports in kept]
+    for (group, ports), size in zip(kept, sizes):
+        choice.rails.extend(_paired(group, ports, size[0] * size[1], choice))
     if len(set(sizes)) == 1:
-        choice.planes = sizes[0]
+        choice.nics, choice.planes = sizes[0]
     elif choice.rails:
         message = "some GPUs have several ports of one card next to them, and others do not"
         choice.notes.append(("DS202", message, "remove ports that are not on a rail, or connect the others"))
@@ -103,15 +116,18 @@ def _components(near: t.Mapping[int, t.Sequence[Nic]]) -> list[tuple[list[int], 
     return [(members, [ports[pci] for pci in sorted(ports)]) for members, ports in sorted(groups, key=lambda g: g[0])]
 
 
-def _even(gpus: t.Sequence[int], ports: list[Nic], choice: Choice) -> list[Nic]:
-    """Return the rail ports among more NICs than GPUs, by a trait that they share and the others do not have."""
-    if len(ports) <= len(gpus) or _planes(gpus, ports) > 1:
+def _even(gpus: t.Sequence[int], ports: list[Nic], nics: int, choice: Choice) -> list[Nic]:
+    """Return the rail ports among more NICs than GPUs, by a trait that they share and the others do not have.
+
+    :param nics: the number of NICs per GPU, if it is the same for all GPUs; otherwise 1.
+    """
+    if len(ports) <= len(gpus) or (nics == 1 and _layout(gpus, ports)[1] > 1):
         return ports
     for what, key in _TRAITS:
         kinds: dict[t.Any, list[Nic]] = {}
         for nic in ports:
             kinds.setdefault(key(nic), []).append(nic)
-        fits = [kind for value, kind in kinds.items() if value and (len(kind) == len(gpus) or _planes(gpus, kind) > 1)]
+        fits = [kind for value, kind in kinds.items() if value and _fits(gpus, kind)]
         if len(kinds) > 1 and fits:
             # Of several that match, the fastest, because compute fabrics are fastest.
             kept = max(fits, key=lambda kind: max(nic.speed or 0 for nic in kind))
@@ -120,8 +136,20 @@ def _even(gpus: t.Sequence[int], ports: list[Nic], choice: Choice) -> list[Nic]:
             choice.notes.append(("DS206", message, "swap them if this is wrong"))
             return kept
     message = "%s are equally near to %s" % (_names(ports), _gpus(gpus))
-    choice.notes.append(("DS202", message, "remove the ports that are not on a rail"))
+    if nics > 1:
+        remedy = (
+            "give each NIC its own rail if it is on a network of its own, or remove the ports that are not on a rail"
+        )
+        choice.notes.append(("DS315", message + ": they are the NICs of one rail", remedy))
+    else:
+        choice.notes.append(("DS202", message, "remove the ports that are not on a rail"))
     return ports
+
+
+def _fits(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> bool:
+    """Return whether each GPU has one of these ports, or one card with the ports of several planes."""
+    nics, planes = _layout(gpus, ports)
+    return len(ports) == len(gpus) or (nics == 1 and planes > 1)
 
 
 def _not_on(out: t.Sequence[Nic]) -> str:
@@ -137,23 +165,34 @@ _TRAITS: tuple[tuple[str, t.Callable[[Nic], t.Any]], ...] = (
 )
 
 
-def _planes(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> int:
-    """Return the number of ports of one card for each GPU: 2 or 4 for planes, else 1."""
+def _layout(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> tuple[int, int]:
+    """Return the number of NICs per GPU, and the number of ports of each NIC: its planes. 1 if they are not regular.
+
+    Ports of a card that has two ports according to its name are not planes.
+    """
     cards: dict[str, int] = {}
     for nic in ports:
         cards[nic.card] = cards.get(nic.card, 0) + 1
-    size = set(cards.values())
-    return size.pop() if len(cards) == len(gpus) and len(size) == 1 and size <= set(_PLANES) else 1
+    sizes = set(cards.values())
+    size = sizes.pop() if len(sizes) == 1 else 0
+    nics, rest = divmod(len(cards), len(gpus))
+    if rest or nics not in _NICS or size not in (1, *PLANES) or (size > 1 and any(map(is_dual_port, ports))):
+        return 1, 1
+    alike = len({(nic.model, nic.layer, nic.speed, len(nic.planes)) for nic in ports}) == 1
+    return (nics, size) if nics == 1 or alike else (1, 1)
 
 
 def _paired(
-    gpus: t.Sequence[int], ports: t.Sequence[Nic], planes: int, choice: Choice
+    gpus: t.Sequence[int], ports: t.Sequence[Nic], share_of_rail: int, choice: Choice
 ) -> list[tuple[Nic, tuple[int, ...]]]:
-    """Pair NICs with GPUs, both in order. Add a note if the order alone decides."""
-    slots = len(ports) // planes
+    """Pair ports with GPUs, both in order. Add a note if the order alone decides.
+
+    :param share_of_rail: the number of consecutive ports of one rail: those of its planes and NICs.
+    """
+    slots = len(ports) // share_of_rail
     if (
         slots > 1
-        and (planes > 1 or slots <= len(gpus))
+        and (share_of_rail > 1 or slots <= len(gpus))
         and not any(code == "DS204" for code, _message, _remedy in choice.notes)
     ):
         message = "%s %s equally near to %s" % (_names(ports), "is" if len(ports) == 1 else "are", _gpus(gpus))
@@ -161,7 +200,10 @@ def _paired(
         choice.notes.append(("DS203", message, remedy))
     if slots <= len(gpus) and len(gpus) % max(slots, 1) == 0:
         share = len(gpus) // slots
-        return [(nic, tuple(gpus[at // planes * share : at // planes * share + share])) for at, nic in enumerate(ports)]
+        return [
+            (nic, tuple(gpus[at // share_of_rail * share : at // share_of_rail * share + share]))
+            for at, nic in enumerate(ports)
+        ]
     if slots < len(gpus):
         message = "%s cannot be divided evenly among %s" % (_names(ports), _gpus(gpus))
         choice.notes.append(("DS202", message, "set gpu for each port"))

@@ -102,7 +102,7 @@ class Interfaces:
         port = replace(
             first,
             netdev=name,
-            near=_nearest(members),
+            near=nearest(members),
             mtu=row.get("mtu"),
             carrier=row.get("carrier"),
             carries=row.get("management_path") or next((nic.carries for nic in members if nic.carries), None),
@@ -154,7 +154,7 @@ def _vlan_number(nic: Nic) -> int:
     return (nic.vlan.id if nic.vlan else None) or 0
 
 
-def _nearest(members: t.Iterable[Nic]) -> dict[int, str]:
+def nearest(members: t.Iterable[Nic]) -> dict[int, str]:
     """Return GPU -> how near the nearest member is."""
     found: dict[int, str] = {}
     for nic in members:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_interfaces import Interfaces
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_planes import combined
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import (
     Nic,
     PortAddress,
@@ -50,6 +51,8 @@ def observe(name: str, address: str | None, info: Row, lldp: Row, findings: Find
     devices = _Devices(info.get("rdma") or ())
     rows = info.get("nics") or ()
     nics: dict[str, Nic] = {}
+    # functions with several netdevs
+    several: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         pci, netdev = str(row["pci"]), row.get("netdev")
         first = nics.get(pci)
@@ -62,7 +65,7 @@ def observe(name: str, address: str | None, info: Row, lldp: Row, findings: Find
             nics[key] = _nic(key, row, near.get(pci, {}), devices)
             nics[key].only_netdev = first.only_netdev = True
             remedy = "check that the netdevs keep their names; only these identify the ports"
-        findings.add("DS103", ("profiles",), message, remedy, [name])
+        several.setdefault(pci, []).append((message, remedy))
     by_function = {row["pci"]: nics[str(row["pci"])] for row in rows}
     for vf in info.get("vfs") or ():
         if vf["pf"] in by_function:
@@ -75,6 +78,11 @@ def observe(name: str, address: str | None, info: Row, lldp: Row, findings: Find
             interfaces.functions[netdev].leaf = shown(str(row["chassis"]))
     nics = interfaces.ports(name, findings)
     _number_ports(nics.values(), devices)
+    nics = combined(nics)
+    of_planes = {nic.pci for nic in nics.values() if nic.planes}
+    for pci, notes in several.items():
+        for message, remedy in notes if pci not in of_planes else ():
+            findings.add("DS103", ("profiles",), message, remedy, [name])
     system = info.get("system") or {}
     models = tuple("%s:%s" % (row.get("maker"), row.get("device")) for row in info.get("gpus") or ())
     return ObservedNode(name, address, system.get("rdma_mode"), gpus, nics, models)
@@ -93,7 +101,8 @@ class _Devices:
         self._of_function: dict[tuple[str | None, str | None], Row] = {}
         self.by_netdev: dict[str, Row] = {}
         self.by_name: dict[str, Row] = {}
-        for row in rows:
+        # sub-devices for management datagrams are not devices of rails
+        for row in (row for row in rows if not row.get("parent")):
             pci, netdev = row.get("pci"), row.get("netdev")
             self._of_function.setdefault((pci, netdev), row)
             self._of_function.setdefault((pci, None), row)
@@ -145,6 +154,7 @@ def _nic(key: str, row: Row, near: dict[int, str], devices: _Devices) -> Nic:
         soft=None if own else soft,
         pcie=_pcie(pcie),
         obstacle="it is part of %s" % master if master else None,
+        product=row.get("product_name"),
     )
 
 

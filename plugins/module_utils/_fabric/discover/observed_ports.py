@@ -52,6 +52,10 @@ class Nic:
     :param only_netdev: whether only the netdev identifies it, because its function has several.
     :param bond: without the names of its members, in which nodes may differ; its primary is a PCI address.
     :param members: the functions of the bond.
+    :param planes: the ports of the planes over which the NIC balances in hardware, in their order; members of a bond
+        are not among them.
+    :param device_planes: the number of planes over which the NIC balances in hardware; 1 without.
+    :param product: the name of the card.
     :param parent: the netdev below the VLAN.
     :param further: whether it is a VLAN beside another port with the same functions.
     :param managed: whether Railyard has made its bond and VLAN.
@@ -85,6 +89,9 @@ class Nic:
     only_netdev: bool = False
     bond: Bond | None = None
     members: tuple[Nic, ...] = ()
+    planes: tuple[Nic, ...] = ()
+    device_planes: int = 1
+    product: str | None = None
     vlan: Vlan | None = None
     parent: str | None = None
     further: bool = False

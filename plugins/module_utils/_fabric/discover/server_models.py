@@ -21,10 +21,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import Template
 
-# Device names that contain the rail: mlx5_gpu01, rxe_gpu01; and a netdev's: rail01, ibrail01, r1p2.
-_RDMA = re.compile(r"[a-z][a-z0-9]*_((?:gpu|rail|r)[0-9]{1,3}(?:p[1-4])?)\Z")
-_NETDEV = re.compile(r"(?:ib)?((?:gpu|rail|r)[0-9]{1,3}(?:p[1-4])?)\Z")
-_PARTS = re.compile(r"([a-z]+)([0-9]+)(?:p([1-4]))?\Z")
+# Device names that contain the rail, its NIC and plane: mlx5_gpu01, rxe_gpu01; and a netdev's: rail01, ibrail01, r1p2.
+_ENTRY = r"(?:gpu|rail|r)[0-9]{1,3}(?:n[1-4])?(?:p[1-8])?"
+_RDMA = re.compile(r"[a-z][a-z0-9]*_(%s)\Z" % _ENTRY)
+_NETDEV = re.compile(r"(?:ib)?(%s)\Z" % _ENTRY)
+_PARTS = re.compile(r"([a-z]+)([0-9]+)(?:n([1-4]))?(?:p([1-8]))?\Z")
 
 
 @dataclass
@@ -50,12 +51,18 @@ class Model:
 
 
 class Named(t.NamedTuple):
-    """A rail or one plane of it."""
+    """A rail, or one NIC or plane of it. ``nic`` and ``plane``: their numbers; None for a rail without several."""
 
     name: str
     base: str
-    plane: int
+    plane: int | None = None
     role: str = COMPUTE
+    nic: int | None = None
+
+
+def _numbers(part: re.Match[str]) -> tuple[int, int, int]:
+    """Return the numbers of rail, NIC and plane in a name that matches :data:`_PARTS`."""
+    return int(part.group(2)), int(part.group(3) or 1), int(part.group(4) or 1)
 
 
 def models(nodes: t.Sequence[ObservedNode], name: str, findings: Findings) -> list[Model]:
@@ -123,6 +130,8 @@ def _traits(node: ObservedNode) -> dict[t.Any, t.Any]:
             traits[nic.key, "soft"] = nic.soft
         if not nic.hidden:
             traits[nic.key, "functions"] = tuple([member.pci for member in nic.members])
+            if nic.planes:
+                traits[nic.key, "planes"] = tuple([(plane.pci, plane.rdma_port) for plane in nic.planes])
             traits[nic.key, "vlan"] = nic.vlan and nic.vlan.id
     return traits
 
@@ -221,7 +230,7 @@ def assign_storage(server_models: t.Sequence[Model], rails: t.Sequence[Named], f
             if name is None:
                 number = next(at for at in range(1, 65537) if "stor%d" % at not in {*taken, *nets})
                 name = "stor%d" % number
-                found.append(Named(name, name, 1, STORAGE))
+                found.append(Named(name, name, role=STORAGE))
             nets.setdefault(name, set()).update(own)
             model.rails[name], model.gpus[name] = key, ()
             del model.choice.others[key]
@@ -249,14 +258,16 @@ def _free(names: Template, rails: t.Sequence[Named]) -> str:
 def _of_name(name: str) -> Named:
     """Return the rail or plane of a name that a device has."""
     part = _PARTS.match(name)
-    plane = part.group(3) if part else None
-    return Named(name, name.rpartition("p")[0], int(plane)) if plane else Named(name, name, 1)
+    if not part:
+        return Named(name, name)
+    nic, plane = (int(text) if text else None for text in part.group(3, 4))
+    return Named(name, "".join(part.group(1, 2)), plane, nic=nic)
 
 
 def _in_order(rails: list[Named]) -> list[Named]:
     """Sort rails by the numbers in their names if all have one form, because a further model may add rails."""
     parts = [_PARTS.match(rail.name) for rail in rails]
-    keys = [(part.group(1), int(part.group(2)), int(part.group(3) or 1)) for part in parts if part]
+    keys = [(part.group(1), *_numbers(part)) for part in parts if part]
     if len(keys) != len(rails) or len({key[0] for key in keys}) != 1:
         return rails
     return [rail for _key, rail in sorted(zip(keys, rails))]
@@ -274,7 +285,8 @@ def rail_name(nic: Nic) -> str | None:
     for pattern, text in ((_RDMA, nic.rdma), (_NETDEV, nic.parent or nic.netdev)):
         match = pattern.match(text or "")
         if match:
-            return match.group(1)
+            # the interface of a NIC with planes may be the netdev of one
+            return re.sub("p[1-8]$", "", match.group(1)) if nic.device_planes > 1 else match.group(1)
     return None
 
 
@@ -296,7 +308,7 @@ def _by_names(model: Model) -> dict[str, str]:
     stems = {part.group(1) for part in parts.values() if part}
     if len(stems) != 1:
         return {}
-    keys = {pci: (int(part.group(2)), int(part.group(3) or 1)) for pci, part in parts.items() if part}
+    keys = {pci: _numbers(part) for pci, part in parts.items() if part}
     return {pci: rails[pci] for pci in sorted(rails, key=lambda each: keys[each])}
 
 
@@ -321,7 +333,7 @@ def _by_addresses(model: Model) -> list[str]:
         known = {key: address for key, address in held.items() if address}
         if len(known) == len(keys) and len({address.net for address in known.values()}) == 1:
             orders.add(tuple(sorted(known, key=lambda key: known[key].address)))
-    return list(orders.pop()) if len(orders) == 1 and model.choice.planes == 1 else []
+    return list(orders.pop()) if len(orders) == 1 and model.choice.nics * model.choice.planes == 1 else []
 
 
 def _default(model: Model, template: str | None) -> Template:
@@ -329,17 +341,20 @@ def _default(model: Model, template: str | None) -> Template:
 
 
 def _named(by_name: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
-    planes = model.choice.planes
+    nics, planes = model.choice.nics, model.choice.planes
     if by_name and template is None:
         parts = [_PARTS.match(name) for name in by_name.values()]
-        if all(part and part.group(3) for part in parts):
+        if all(part and (part.group(3) or part.group(4)) for part in parts):
             return [_of_name(name) for name in by_name.values()]
-        return [Named(name, name, 1) for name in by_name.values()]
+        return [Named(name, name) for name in by_name.values()]
     names = _default(model, template)
     rails = []
     for at in range(len(order)):
-        base, plane = names.fill({"n": at // planes + 1}), at % planes + 1
-        rails.append(Named("%sp%d" % (base, plane) if planes > 1 else base, base, plane))
+        base = names.fill({"n": at // (nics * planes) + 1})
+        nic = at // planes % nics + 1 if nics > 1 else None
+        plane = at % planes + 1 if planes > 1 else None
+        name = base + ("n%d" % nic if nic else "") + ("p%d" % plane if plane else "")
+        rails.append(Named(name, base, plane, nic=nic))
     return rails
 
 

@@ -33,6 +33,8 @@ class Nvidia(NicVendor):
         "install NVIDIA's driver, or set qos.ecn to null and set ECN in the firmware",
     )
     acs_devices = {"2100": "a ConnectX's DMA Direct function"}
+    # ConnectX-8 and 9: README of nic-configuration-operator, pull request 471 (2026-09-02)
+    plane_devices = frozenset({"1023", "1025"})
     vf_files = Mlx5VfFiles()
 
     def congestion_control(self, node: Node, netdev: str, pci: str) -> CongestionControl | None:

@@ -93,8 +93,10 @@ class NicVendor:
         "ECN (the interface of this driver is unknown)",
         "set qos.ecn to null, and set ECN with the vendor's tool",
     )
-    #: devices with a PCI function for which ACS must stay: PCI device -> description
+    #: DMA functions, which a NIC has beside its own: PCI device -> description. They are no NICs, and ACS must stay.
     acs_devices: t.Mapping[str, str] = {}
+    #: PCI devices of NICs that can balance over several planes in hardware
+    plane_devices: t.AbstractSet[str] = frozenset()
     vf_files = VfFiles()
 
     def congestion_control(self, node: Node, netdev: str, pci: str) -> CongestionControl | None:

@@ -25,7 +25,12 @@ VENDORS: dict[str, t.Callable[[], NicVendor]] = {"15b3": _nvidia}
 def of_function(node: Node, pci: str | None) -> NicVendor:
     """Return the vendor of a PCI function; for other vendors, and without a function, the neutral one."""
     text = node.read("/sys/bus/pci/devices/%s/vendor" % pci) if pci else None
-    found = VENDORS.get((text or "").replace("0x", "", 1))
+    return of_vendor((text or "").replace("0x", "", 1))
+
+
+def of_vendor(pci_vendor: str) -> NicVendor:
+    """Return the vendor with a PCI vendor ID, such as ``15b3``; for others the neutral one."""
+    found = VENDORS.get(pci_vendor)
     return found() if found else _NEUTRAL
 
 

@@ -10,6 +10,7 @@ import functools
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info import dma_functions, rdma_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.interfaces import (
     Interfaces,
     Selection,
@@ -66,6 +67,7 @@ class Info:
         self._drivers = drivers
         self._verbs = verbs
         self._management_of = management_of
+        self._vpds: dict[str, vpd.Vpd | None] = {}
         self._permanent = permanent
         self._table = table
 
@@ -103,6 +105,9 @@ class Info:
         if "nics" in subset:
             found["nics"] = selected(self.nics)
             found["interfaces"] = selected(self.interfaces)
+            found["dma_functions"] = [
+                row for row in self.dma_functions(found["nics"]) if selection is None or row["nics"]
+            ]
         if "rdma" in subset:
             found["rdma"] = selected(self.rdma())
         if "gids" in subset:
@@ -195,7 +200,7 @@ class Info:
         from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
 
         system = self._system
-        functions = pci_functions.network_functions(system)
+        functions = [each for each in pci_functions.network_functions(system) if not dma_functions.is_one(system, each)]
         functions += [
             function
             for function in self.netdevs
@@ -203,7 +208,7 @@ class Info:
         ]
         names = [name for function in functions for name in self.netdevs.get(function, [])]
         drivers, permanent = self._driver_infos(names), self._permanent_addresses(names)
-        labels, cards = pci_functions.slots(system), self._cards(functions)
+        labels = pci_functions.slots(system)
         gpus = [(row["index"], pci_functions.path(system, row["pci"]), row["numa_node"]) for row in self._gpus]
         found = []
         for function in sorted(functions):
@@ -213,6 +218,7 @@ class Info:
                 for index, gpu_path, gpu_node in gpus
             }
             best = min(near.values(), key=pci_functions.PROXIMITIES.index) if near else None
+            card = self._card(function)
             shared = {
                 "pci": function,
                 "pci_path": path,
@@ -220,8 +226,9 @@ class Info:
                 "device": pci_functions.hexadecimal(system, function, "device"),
                 "driver": system.link_name(pci_functions.attribute(function, "driver")),
                 "slot": pci_functions.slot(path, labels),
-                "serial": cards[function].serial,
-                "part_number": cards[function].part_number,
+                "serial": card.serial,
+                "part_number": card.part_number,
+                "product_name": card.name,
                 "numa_node": numa_node,
                 "pcie": pci_functions.link(system, function),
                 "rdma": pci_functions.rdma_devices(system, function),
@@ -267,14 +274,17 @@ class Info:
             self._system, self.management, rdma_netlink.links(sock, self._devices) if sock else []
         )
 
-    def _cards(self, functions: t.Sequence[str]) -> dict[str, vpd.Vpd]:
-        """Return the vital product data of each function. It is read once for all functions of a card."""
-        cards: dict[str, vpd.Vpd | None] = {}
-        for function in sorted(functions):
-            device = function.rpartition(".")[0]
-            if device not in cards:
-                cards[device] = vpd.read(self._system, pci_functions.attribute(function, "vpd"))
-        return {function: cards[function.rpartition(".")[0]] or vpd.Vpd(None, None, None) for function in functions}
+    def _card(self, function: str) -> vpd.Vpd:
+        """Return the vital product data of a function. It is read once for all functions of a card."""
+        device = function.rpartition(".")[0]
+        if device not in self._vpds:
+            self._vpds[device] = vpd.read(self._system, pci_functions.attribute(function, "vpd"))
+        return self._vpds[device] or vpd.Vpd(None, None, None)
+
+    def dma_functions(self, nics: t.Sequence[Row]) -> list[Row]:
+        """Return the DMA functions of these NICs, and those whose NIC is unknown."""
+        uuids = {row["pci"]: self._card(row["pci"]).uuid for row in nics}
+        return dma_functions.look(self._system, nics, uuids, self._gpus)
 
     def _netdev(self, name: str | None, drivers: t.Mapping[str, DriverInfo], permanent: t.Mapping[str, bytes]) -> Row:
         link = self.links.get(name or "")
@@ -328,7 +338,7 @@ class Info:
     @functools.cached_property
     def _reports(self) -> dict[str, DeviceReport]:
         """The reports of libibverbs by device. The library is loaded only if a device exists."""
-        ports = {row["name"]: row["ports"] or 1 for row in self._devices}
+        ports = {row["name"]: row["ports"] or 1 for row in self._devices if not row["parent"]}
         if not ports:
             return {}
         if self._verbs:
@@ -344,35 +354,13 @@ class Info:
             return []
         devices = {row["name"]: row for row in self._devices}
         kinds = {name: rdma_netlink.link_type(sock, self._system, row) for name, row in devices.items()}
-        return [self._port(link, devices[link["device"]], kinds) for link in rdma_netlink.links(sock, self._devices)]
-
-    def _port(self, link: Row, device: Row, kinds: t.Mapping[str, str]) -> Row:
-        name, port = link["device"], link["port"]
-        directory = "/sys/class/infiniband/%s/ports/%d" % (name, port)
-        report = self._reports.get(name)
-        max_mtu, active_mtu = report.mtus.get(port, (None, None)) if report else (None, None)
-        layer = self._system.read("%s/link_layer" % directory)
-        rate = (self._system.read("%s/rate" % directory) or "").split()
-        return {
-            "device": name,
-            "port": port,
-            "type": kinds[name],
-            "protocol": device["protocol"],
-            "link_layer": layer.lower() if layer else None,
-            "state": link["state"],
-            "physical_state": link["physical_state"],
-            "rate": float(rate[0]) if rate else None,
-            "active_mtu": active_mtu,
-            "max_mtu": max_mtu,
-            "netdev": link["netdev"],
-            # for a soft link, the function of its netdev
-            "pci": pci_functions.of_rdma_device(self._system, name)
-            or (management_path.netdev_pci(self._system, link["netdev"]) if link["netdev"] else None),
-            "lid": link["lid"],
-            "node_guid": device["node_guid"],
-            "sys_image_guid": device["sys_image_guid"],
-            "firmware": device["fw_version"],
-        }
+        reports = self._reports
+        return [
+            rdma_ports.row(
+                self._system, link, devices[link["device"]], kinds[link["device"]], reports.get(link["device"])
+            )
+            for link in rdma_netlink.links(sock, self._devices)
+        ]
 
     def gids(self) -> list[Row]:
         """Return the used entries of the GID tables, in the order of device, port and index."""
@@ -380,7 +368,7 @@ class Info:
 
         names = {link.ifindex: name for name, link in self.links.items()}
         found: list[Row] = []
-        for device in self._devices:
+        for device in (row for row in self._devices if not row["parent"]):
             name = device["name"]
             report = self._reports.get(name)
             if report is None or report.gids is None:

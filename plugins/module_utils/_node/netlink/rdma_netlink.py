@@ -62,6 +62,7 @@ ATTR_UVERBS_DRIVER_ID = 73
 ATTR_STAT_HWCOUNTERS = 80
 ATTR_STAT_HWCOUNTER_ENTRY_NAME = 82
 ATTR_STAT_HWCOUNTER_ENTRY_VALUE = 83
+ATTR_PARENT_NAME = 100
 
 STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 PHYSICAL_STATES = (
@@ -131,7 +132,8 @@ def devices(sock: NetlinkSocket, most: int | None = None) -> list[Row]:
     :meth:`.NetlinkSocket.dump`.
 
     Each: ``index``, ``name``, ``ports`` (count), ``node_type``, ``fw_version``, ``node_guid``, ``sys_image_guid``
-    (in the format of sysfs), ``protocol`` (``roce``, ``ib``, ``iw``, ``opa``, ``usnic``; None before Linux 5.2).
+    (in the format of sysfs), ``protocol`` (``roce``, ``ib``, ``iw``, ``opa``, ``usnic``; None before Linux 5.2),
+    ``parent`` (of a sub-device, such as one of type SMI, whose ports are the planes of its parent; None for others).
     """
     found = []
     for answer in sock.dump(message_type(CMD_GET), most=most):
@@ -146,6 +148,7 @@ def devices(sock: NetlinkSocket, most: int | None = None) -> list[Row]:
                 "node_guid": _guid(table, ATTR_NODE_GUID),
                 "sys_image_guid": _guid(table, ATTR_SYS_IMAGE_GUID),
                 "protocol": _text(table, ATTR_DEV_PROTOCOL) or None,
+                "parent": _text(table, ATTR_PARENT_NAME) or None,
             }
         )
     return sorted(found, key=lambda row: str(row["name"]))

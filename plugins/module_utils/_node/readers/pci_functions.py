@@ -103,8 +103,17 @@ def slot_functions(system: System, pci: str) -> list[str]:
 
 
 def rdma_devices(system: System, pci: str) -> list[str]:
-    """Return the names of the function's RDMA devices."""
-    return system.listdir("%s/%s/infiniband" % (DEVICES, pci))
+    """Return the names of the function's RDMA devices.
+
+    Sub-devices for management datagrams only (SMI, on InfiniBand with planes) are omitted: they have no verbs
+    (``ib_uverbs_add_one()`` of the kernel's ``drivers/infiniband/core/uverbs_main.c``).
+    """
+    found = system.listdir("%s/%s/infiniband" % (DEVICES, pci))
+    if len(found) < 2:
+        return found
+    place = attribute(pci, "infiniband_verbs")
+    verbs = {system.read("%s/%s/ibdev" % (place, each)) for each in system.listdir(place)}
+    return [name for name in found if name in verbs] or found
 
 
 def of_rdma_device(system: System, name: str) -> str | None:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The Vital Product Data of a card: name, part number and serial number.
+"""The Vital Product Data of a card: name, part number, serial number and UUID.
 
 Source: the PCI Local Bus Specification 3.0, appendix I, and the kernel's ``Documentation/ABI/testing/sysfs-bus-pci``
-(``vpd``).
+(``vpd``). The field of the UUID (``V3``) is NVIDIA's: ``kernel-boot/rdma_topo`` of rdma-core, commit 691953d8d.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ LONGEST = 4096
 
 
 class Vpd(t.NamedTuple):
-    """The fields; None if the card does not have them."""
+    """The fields; None if the card does not have them. ``uuid``: of a NIC, which its DMA function has too."""
 
     name: str | None
     part_number: str | None
     serial: str | None
+    uuid: str | None = None
 
 
 def read(system: System, path: str, patience: float = PATIENCE) -> Vpd | None:
@@ -78,7 +79,9 @@ def decode(data: bytes) -> Vpd | None:
         elif tag == READ_ONLY:
             fields.update(_fields(value))
             known = True
-    return Vpd(name, fields.get(b"PN") or None, fields.get(b"SN") or None) if known else None
+    if not known:
+        return None
+    return Vpd(name, fields.get(b"PN") or None, fields.get(b"SN") or None, fields.get(b"V3") or None)
 
 
 def _resources(data: bytes | bytearray) -> t.Iterator[tuple[int, int, int]]:

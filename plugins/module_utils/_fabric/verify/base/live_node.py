@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, rdma_netdev
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    functions,
+    planes_of,
+    rdma_netdev,
+)
 
 Row = t.Dict[str, t.Any]
 ROCE = "RoCE v2"
@@ -21,7 +25,10 @@ class Live:
         self.nics: list[Row] = list(info.get("nics") or ())
         # bonds, VLANs and other interfaces above NICs
         self.interfaces: list[Row] = list(info.get("interfaces") or ())
-        self.rdma: list[Row] = list(info.get("rdma") or ())
+        rdma: list[Row] = list(info.get("rdma") or ())
+        # sub-devices for management datagrams are not devices of rails
+        self.rdma = [row for row in rdma if not row.get("parent")]
+        self.sub_devices = [row for row in rdma if row.get("parent")]
         ip = info.get("ip") or {}
         self.addresses: list[Row] = list(ip.get("addresses") or ())
         self.routes: list[Row] = list(ip.get("routes") or ())
@@ -65,13 +72,20 @@ class Live:
 
         With a planned number, it is that port of the planned device. Otherwise it is the port with the netdev, or else
         the first one of the functions; the device with the planned name comes first. Drivers with LAG register one
-        device for a bond, on one of its functions, and report a member as its netdev.
+        device for a bond, on one of its functions, and report a member as its netdev. With planes on several ports of
+        the device, it is a port that carries one.
         """
         planned = port["rdma"]
         devices = [each for each in self.rdma if (each["type"] == "hardware") == (planned["type"] == "hardware")]
         number = planned.get("port")
         if number:
             return next((each for each in devices if (each["device"], each["port"]) == (planned["name"], number)), None)
+        of_planes = [self.rdma_port(planned["name"], each.get("rdma_port")) for each in planes_of(port)]
+        carriers = [each for each in of_planes if each]
+        if carriers:
+            # the port with the interface has its GIDs
+            netdev = self.netdev(port)
+            return next((each for each in carriers if each.get("netdev") == netdev), carriers[0])
         netdevs, addresses = self.rdma_netdevs(port), {row["pci"] for row in self.functions(port)} - {None}
         of_port = [each for each in devices if each.get("netdev") in netdevs]
         if not of_port:
@@ -83,6 +97,21 @@ class Live:
                 if each["pci"] in addresses and not (each["device"] in several and each.get("netdev"))
             ]
         return next((each for each in of_port if each["device"] == planned["name"]), of_port[0] if of_port else None)
+
+    def rdma_port(self, device: str | None, number: int | None) -> Row | None:
+        """Return the row of a port of an RDMA device."""
+        return next((row for row in self.rdma if number and (row["device"], row.get("port")) == (device, number)), None)
+
+    def has_rdma(self, device: str | None) -> bool:
+        """Return whether the node has an RDMA device with this name."""
+        return any(row["device"] == device for row in self.rdma)
+
+    def ports_of_planes(self, device: str) -> list[Row]:
+        """Return the ports of the sub-device of an RDMA device; without one, the ports of the device."""
+        own = [row for row in self.sub_devices if row["parent"] == device]
+        return sorted(
+            own or [row for row in self.rdma if row["device"] == device], key=lambda row: row.get("port") or 1
+        )
 
     def part(self, name: str) -> bool:
         """Return whether a part was requested and read."""

@@ -49,6 +49,20 @@ TRAFFIC_CODES = (
         degraded=True,
     ),
     _manual(
+        *("RV426", "planes-crosswise", "cabling", "planes of a rail are connected to the leaves of each other"),
+        cause="the cables of the planes are swapped, at the node or at the leaves",
+        remedy="swap the cables of these planes",
+        after=(),
+        degraded=True,
+    ),
+    _manual(
+        *("RV427", "plane-on-other-leaf", "cabling", "a plane is connected to another leaf"),
+        cause="its cable is plugged into another leaf than planned, or than those of its neighbours",
+        remedy="plug it into the planned leaf, or correct the plan",
+        after=(),
+        degraded=True,
+    ),
+    _manual(
         *("RV801", "no-reply", "reach", "no reply to echo requests"),
         cause="the two ports are not in the same network: VLAN, leaf port, or a cable in another leaf",
         remedy="check to which leaf ports the two are connected, and their VLANs",

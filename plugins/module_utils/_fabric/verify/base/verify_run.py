@@ -127,6 +127,8 @@ class Run:
         self.why_not: dict[str, str] = {}
         # node and rail over which traffic of a layer was successful
         self.carried: dict[str, set[tuple[str, str]]] = {name: set() for name in ("reach", "rdma", "pods")}
+        # node and rail -> the planes that have no link or do not exist
+        self.lost_planes: dict[tuple[str, str], set[int]] = {}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}
         # by node and peer, so that a lookup does not take longer with thousands of nodes
         self._failures: dict[str | None, list[Failure]] = {}
@@ -168,6 +170,11 @@ class Run:
     def block(self, layers: t.Iterable[str], node: str, rail: str | None) -> None:
         """Do not check these layers on a rail, or with ``rail`` None on the whole node."""
         self._blocked.setdefault((node, rail), set()).update(layers)
+
+    def lose_plane(self, node: str, rails: t.Iterable[str], plane: int) -> None:
+        """Note that a plane of these rails carries no traffic."""
+        for rail in rails:
+            self.lost_planes.setdefault((node, rail), set()).add(plane)
 
     # -- failures and warnings ---------------------------------------------------------------------------------------
 

@@ -13,9 +13,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     functions,
     leaf_of,
     link_layer_of,
+    planes_of,
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_cabling, plane_layer
 
 Place = t.Tuple[str, str]
 # netdev of a bond's member -> its LLDP neighbour; members without one are not included
@@ -27,6 +29,8 @@ def cabling(run: Run) -> None:
     heard: dict[Place, Row] = {}
     # each member of a bond has its own cable
     bonds: dict[Place, Members] = {}
+    # so has each plane of a NIC
+    planes: dict[Place, plane_cabling.Heard] = {}
     ports: dict[Place, Row] = {}
     mute = 0
     for report in run.nodes():
@@ -35,6 +39,11 @@ def cabling(run: Run) -> None:
         for port in report.plan["ports"]:
             place = (report.name, port["rail"])
             ports[place] = port
+            if planes_of(port):
+                of_planes = [each for each in plane_layer.observe(live, port) if each.netdev in rows]
+                planes[place] = {each.number: rows[str(each.netdev)] for each in of_planes}
+                mute += len(of_planes) < len(planes_of(port)) and link_layer_of(run.fabric, port) != INFINIBAND
+                continue
             found = {nic["netdev"]: rows[nic["netdev"]] for nic in live.functions(port) if nic["netdev"] in rows}
             cables = len(functions(port))
             if found and cables == 1:
@@ -45,10 +54,15 @@ def cabling(run: Run) -> None:
                 mute += 1
     networks = rails_of_network(run.fabric)
     only_lldp = "; on one network for several rails, only LLDP shows swapped cables" if networks else ""
-    if not heard and not bonds and all(link_layer_of(run.fabric, port) == INFINIBAND for port in ports.values()):
+    if (
+        not heard
+        and not bonds
+        and not any(planes.values())
+        and all(link_layer_of(run.fabric, port) == INFINIBAND for port in ports.values())
+    ):
         run.why_not["cabling"] = "InfiniBand has no LLDP: run ibnetdiscover on a node to see the cabling"
         return
-    if not heard and not bonds:
+    if not heard and not bonds and not any(planes.values()):
         enable = "no port receives LLDP: enable it on the leaves, run with -e verify_lldp_seconds=31"
         run.why_not["cabling"] = enable + only_lldp
         return
@@ -57,6 +71,7 @@ def cabling(run: Run) -> None:
     _against_plan(run, ports, heard)
     _against_neighbours(run, ports, heard, networks)
     _bonds(run, ports, bonds)
+    _planes(run, ports, planes)
 
 
 def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
@@ -244,6 +259,27 @@ def _planned_members(run: Run, place: Place, port: Row, members: Members) -> Non
             found=", ".join("%s on %s" % (netdev, _observed(members[netdev])) for netdev, _planned_port in wrong),
             remedy="plug it into the planned leaf, or correct the plan",
         )
+
+
+def _planes(run: Run, ports: t.Mapping[Place, Row], planes: t.Mapping[Place, plane_cabling.Heard]) -> None:
+    """Report planes with another leaf or leaf port than planned or, without planned leaves, than most nodes have."""
+    groups: dict[tuple[str | None, str], dict[str, plane_cabling.Heard]] = {}
+    for (node, rail), heard in planes.items():
+        port = ports[node, rail]
+        if rail not in run.rails or not heard or not run.look("cabling", node, rail):
+            continue
+        leaves = {row["plane"]: dict(port, leaf=row.get("leaf") or port["leaf"]) for row in planes_of(port)}
+        if not is_named(run, node, leaves[min(leaves)]):
+            groups.setdefault((run.reports[node].plan["unit"], rail), {})[node] = heard
+            continue
+        for plane in plane_cabling.planned(run, (node, rail), heard, _is_leaf, port):
+            leaf, row = leaves[plane]["leaf"], heard[plane]
+            if leaf["port"] and not _same(leaf["port"], row["port"], row["port_description"]):
+                found = "%s %s" % (leaf["name"], row["port"])
+                what, expected = "leaf port of plane %d" % plane, _planned(leaves[plane])
+                run.fail("RV704", node, rail, what, expected=expected, found=found)
+    for (unit, rail), by_node in groups.items():
+        plane_cabling.neighbours(run, unit, rail, by_node)
 
 
 def _other_leaf(run: Run, place: Place, by_node: t.Mapping[str, Members], alike: t.Sequence[str], clear: bool) -> None:

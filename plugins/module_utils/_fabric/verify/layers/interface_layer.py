@@ -17,11 +17,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     functions,
     is_managed,
     link_layer_of,
+    planes_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import HOSTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_layer
 
 LAYERS = {"ethernet": "Ethernet", "infiniband": "InfiniBand"}
 # Values of the firmware parameter LINK_TYPE of NVIDIA's cards.
@@ -246,7 +248,8 @@ def _other_program(port: Row, row: Row) -> Row:
 def _members(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[str]) -> None:
     """Report planned members that are missing, and others that are not planned."""
     name, rail, live, bond = report.name, port["rail"], report.live, row["netdev"]
-    for function in functions(port):
+    planes = planes_of(port)
+    for at, function in enumerate(functions(port)):
         nic = live.nic(function)
         about: Row = dict(_other_program(port, row), expected="a member of %s" % bond, others=others)
         if nic is None:
@@ -268,6 +271,8 @@ def _members(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequen
                 remedy = "remove it from there (ip link set %s nomaster) and from the file that adds it, and run %s"
                 about.update(remedy=remedy % (nic["netdev"], HOSTS), playbook=None)
         run.fail("RV413", name, rail, _name(live, function), **about)
+        if planes:
+            run.lose_plane(name, (rail, *others), planes[at]["plane"])
     planned = {_name(live, function) for function in functions(port)}
     if any(each not in planned for each in row["lower"]):
         expected = _names(live, port)
@@ -284,6 +289,16 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence
     def fail(code: str, what: str, **about: t.Any) -> None:
         run.fail(code, name, rail, what, others=others, **about)
 
+    planes = plane_layer.of_members(live, port)
+
+    def fail_member(each: Row, **about: t.Any) -> None:
+        plane = planes.get(each["netdev"])
+        if plane is None:
+            fail("RV414", each["netdev"], **about)
+            return
+        fail("RV422", plane_layer.label(port, plane, each["netdev"]), **about)
+        run.lose_plane(name, (rail, *others), plane["plane"])
+
     planned = {_name(live, function) for function in functions(port)}
     members = [each for each in state.get("members") or () if each["netdev"] in planned]
     linked = [each for each in members if _why_no_link(live, each) is None]
@@ -292,7 +307,7 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence
     for each in members:
         why = _why_no_link(live, each)
         if why:
-            fail("RV414", each["netdev"], expected="a link", found=why, **_set_down(live, each))
+            fail_member(each, expected="a link", found=why, **_set_down(live, each))
     if state.get("mode") != _LACP:
         return
     silent = [each for each in linked if _partner(each) is None]
@@ -306,7 +321,7 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence
         remedy = "configure LACP for this leaf port as for the leaf ports of the other members"
         about = {"cause": "the LACP group does not contain its leaf port, or LACP is disabled there", "remedy": remedy}
         found = "no LACP partner answers" + _leaf(live, each)
-        fail("RV414", each["netdev"], expected="an LACP partner", found=found, **about)
+        fail_member(each, expected="an LACP partner", found=found, **about)
     active = state.get("aggregator")
     answered = [each for each in linked if _partner(each)]
     main = next((each for each in answered if each.get("aggregator") == active), answered[0])
@@ -320,7 +335,7 @@ def _links(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence
             cause = "its speed or its leaf port differs from the other members (LACP key)"
             found = "aggregator %s, which is not active" % each["aggregator"]
             expected = "the active aggregator %s" % active
-            fail("RV414", each["netdev"], expected=expected, found=found, cause=cause)
+            fail_member(each, expected=expected, found=found, cause=cause)
 
 
 def _why_no_link(live: Live, member: Row) -> str | None:

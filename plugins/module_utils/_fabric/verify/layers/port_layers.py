@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     attachment_of,
     functions,
     has_interface,
+    planes_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import (
     Live,
@@ -20,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.interface_layer import (
     interface,
     link_layer,
@@ -50,8 +52,10 @@ def driver(run: Run) -> None:
         if "link" in run.layers and _judged_by_link(run, live, port):
             continue
         planned = functions(port)
-        # the layer link reports the members that a bond is missing
+        # the layer link reports the members that a bond is missing, and planes that are missing
         present = [each for each in planned if (live.nic(each) or {}).get("netdev")] or planned[:1]
+        if planes_of(port) and not port.get("lower") and not (live.nic(port) or {}).get("netdev"):
+            present = [port]  # without the interface, the planes carry nothing
         for function in present:
             _nic(run, report, port, function, live)
 
@@ -200,6 +204,7 @@ def link(run: Run) -> None:
         if not has_interface(port):
             if live.nic(port) is not None:
                 _device(run, report, port, live)
+                plane_layer.judge(run, report, port, plane_layer.observe(live, port))
             continue
         if not interface(run, report, port):
             continue
@@ -214,20 +219,25 @@ def link(run: Run) -> None:
         if down:
             run.fail("RV401", name, rail, "link %s" % down, expected="up", found="down")
             continue
-        if row["carrier"] is False:
-            found = "; ".join(["no", *without_link(live, port)])
+        planes = plane_layer.observe(live, port)
+        if row["carrier"] is False and not plane_layer.carries_on(planes, netdev):
+            found = "; ".join(["no", *(without_link(live, port) or plane_layer.reasons(planes))])
             run.fail("RV402", name, rail, "carrier of %s" % netdev, expected="yes", found=found)
             if run.blocked("address", name, rail):
                 continue
         _mtu(run, name, port, live, row)
-        _device(run, report, port, live)
-        _speed(run, name, port, live)
+        _device(run, report, port, live, planes)
+        if planes:
+            plane_layer.judge(run, report, port, planes)
+        else:
+            _speed(run, name, port, live)
 
 
 def _mtu(run: Run, name: str, port: Row, live: Live, row: Row) -> None:
     """Report another MTU of an interface than planned or, without one, a smaller MTU of an interface below it."""
     netdev, planned, lower = row["netdev"], port["mtu"], port.get("lower")
     below = [live.above(lower["parent"]), *live.functions(port)] if lower else []
+    below += [live.nic(plane) for plane in planes_of(port) if plane.get("pci") or plane.get("netdev")]
     smaller = [each for each in below if each and each["mtu"] and each["mtu"] < planned]
     if row["mtu"] not in (None, planned):
         cause = None
@@ -258,18 +268,21 @@ def _rate(device: Row | None) -> float | None:
     return device["rate"] if device and device["type"] == "hardware" else None
 
 
-def _device(run: Run, report: NodeReport, port: Row, live: Live) -> None:
+def _device(run: Run, report: NodeReport, port: Row, live: Live, planes: t.Sequence[plane_layer.Plane] = ()) -> None:
     """Report an RDMA device that is missing, has another name, or is not ACTIVE."""
     name, rail, planned = report.name, port["rail"], port["rdma"]
     if not live.part("rdma"):
         return
     device = live.device(port)
-    if device is None or (planned.get("port") and device["netdev"] and device["netdev"] not in live.rdma_netdevs(port)):
+    # a plane with the netdev of another one is reported by itself
+    elsewhere = device and device["netdev"] and device["netdev"] not in live.rdma_netdevs(port)
+    if device is None or (planned.get("port") and elsewhere and not planes):
         _no_device(run, report, port, live)
     elif planned["name"] and device["device"] != planned["name"]:
         run.fail("RV406", name, rail, "RDMA device", expected=planned["name"], found=device["device"])
-    elif device.get("state") not in (None, "ACTIVE"):
+    elif device.get("state") not in (None, "ACTIVE") and not any(plane.up for plane in planes):
         found = "%s (%s)" % (device["state"], device.get("physical_state"))
+        found = "; ".join(["no plane has a link", *plane_layer.reasons(planes)]) if len(planes) > 1 else found
         what = "RDMA device %s" % device_name(live, device)
         run.fail("RV407", name, rail, what, expected="ACTIVE", found=found, **_why_inactive(device))
 

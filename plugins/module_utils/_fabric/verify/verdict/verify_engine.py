@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import provable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import planes_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS, STATE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
@@ -223,6 +224,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
     """
     run = verdict.run
     failures = [each.as_dict() for each in _sorted(run, run.failures)]
+    degraded = degraded_rails(verdict)
     return {
         "format": FORMAT,
         "kind": run.kind,
@@ -242,6 +244,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         "layers": [_layer(run, name) for name in run.layers],
         "matrix": matrix(verdict),
         "proof": verdict.proof,
+        **({} if degraded is None else {"degraded_rails": degraded}),
         "failures": failures,
         "warnings": [each.as_dict() for each in _sorted(run, run.warnings)],
         "measures": pairs.measures(run, verdict.pairs),
@@ -254,6 +257,27 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         "cluster": _cluster(verdict.cluster),
         "slots": {report.name: held for report in run.nodes() for held in [(report.inside or {}).get("held")] if held},
     }
+
+
+def degraded_rails(verdict: Verdict) -> list[Row] | None:
+    """Return the rails of nodes with a lost plane; None if the plan has no planes that a NIC balances over.
+
+    :return: rows with ``node``, ``rail``, ``planes`` (the number planned), ``lost`` (numbers) and ``proven`` (whether
+        traffic was successful).
+    """
+    run = verdict.run
+    rows: list[Row] = []
+    planned = False
+    carried = proven_rails.carried(run)
+    for report in run.reports.values():
+        for port in report.plan["ports"]:
+            count, place = len(planes_of(port)), (report.name, port["rail"])
+            planned = planned or bool(count)
+            lost = run.lost_planes.get(place)
+            if lost and len(lost) < count:
+                row = {"node": report.name, "rail": port["rail"], "planes": count, "lost": sorted(lost)}
+                rows.append(dict(row, proven=place in carried))
+    return rows if planned else None
 
 
 def _cluster(seen: t.Mapping[str, t.Any] | None) -> Row | None:

@@ -45,8 +45,36 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
         if storage:
             of_storage = text_table.count(len(storage), "storage rail")
             of_rails.append("%d of %s" % (rails_proven(shown, storage), of_storage))
-        return "%s %s between %s%s" % (" and ".join(of_rails), word, between, not_proven)
+        degraded = "".join(", " + each for each in _degraded(shown))
+        return "%s %s between %s%s%s" % (" and ".join(of_rails), word, between, degraded, not_proven)
     return "%s: %s on %s" % (run.fabric["name"], "ok" if verdict.ok else "failed", between)
+
+
+def _degraded(shown: t.Mapping[str, t.Any], most: int = 2) -> list[str]:
+    """Return the rails that carry traffic on some of their planes, such as ``gpu03 on 3 of 4 planes (ai-2)``."""
+    groups: dict[tuple[str, int, int], list[str]] = {}
+    for row in shown.get("degraded_rails") or ():
+        if row["proven"]:
+            key = (row["rail"], row["planes"] - len(row["lost"]), row["planes"])
+            groups.setdefault(key, []).append(row["node"])
+    texts = ["%s on %d of %d planes (%s)" % (*key, text_table.first_of(nodes, _NAMES)) for key, nodes in groups.items()]
+    return texts[:most] + (["and %d more" % (len(texts) - most)] if len(texts) > most else [])
+
+
+def _planes(shown: t.Mapping[str, t.Any]) -> list[str]:
+    """Return a line per rail with a lost plane: which it is, and at which part of its speed it carries traffic."""
+    rows = shown.get("degraded_rails") or []
+    texts = []
+    for row in rows[:_FAILURES]:
+        up, lost = row["planes"] - len(row["lost"]), ", ".join(map(str, row["lost"]))
+        carries = "carries traffic on" if row["proven"] else "has"
+        speed = ", at %d %% of its speed" % (100 * up // row["planes"]) if row["proven"] else ""
+        texts.append(
+            "%s %s %s %d of %d planes, without plane %s%s"
+            % (row["node"], row["rail"], carries, up, row["planes"], lost, speed)
+        )
+    left = len(rows) - len(texts)
+    return texts + (["and %s without a plane" % text_table.count(left, "more rail")] if left else [])
 
 
 def _by_role(run: Run) -> tuple[list[str], list[str]]:
@@ -92,6 +120,7 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> li
         table = [(node, *(_MARKS.get(shown["matrix"][node].get(rail, ""), "") for rail in head[1:])) for node in not_ok]
         summary += text_table.table(head, table[:_ROWS])
         summary += ["and %s" % text_table.count(len(not_ok) - _ROWS, "more node")] if len(not_ok) > _ROWS else []
+    summary += _planes(shown)
     summary += _speeds(shown)
     summary += _slots(shown)
     summary += _grouped(verdict.run.failures, _FAILURES, "failures")

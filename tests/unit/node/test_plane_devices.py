@@ -1,0 +1,96 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA devices with several ports, sub-devices and DMA functions, as ``rail_info`` reports them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from tests.unit.node.plane_devices import Machine, recorded
+
+DATA = {3: "eth_r0_p0", 6: "eth_r0_p1", 9: "eth_r0_p2", 12: "eth_r0_p3"}
+
+
+def test_a_device_with_twelve_ports_has_data_on_four(tmp_path: Path) -> None:
+    rows = [
+        row for row in Machine(tmp_path, recorded("connectx8-12-ports")).look()["rdma"] if row["device"] == "roce_r0"
+    ]
+    assert [row["port"] for row in rows] == list(range(1, 13))
+    carrying = {row["port"]: row["netdev"] for row in rows if row["state"] == "ACTIVE"}
+    assert carrying == DATA
+    for row in rows:
+        up = row["port"] in DATA
+        assert (row["state"], row["physical_state"]) == (("ACTIVE", "LINK_UP") if up else ("DOWN", "DISABLED"))
+        assert (row["rate"], row["netdev"]) == ((200.0, DATA[row["port"]]) if up else (None, None))
+        assert (row["pci"], row["link_layer"]) == ("0000:03:00.0", "ethernet")
+        assert "parent" not in row
+
+
+def test_the_netdev_of_a_port_is_that_of_its_gids_if_netlink_reports_none(tmp_path: Path) -> None:
+    recording = recorded("connectx8-12-ports")
+    recording["rdma"][0]["silent"] = True
+    rows = Machine(tmp_path, recording).look("rdma")["rdma"]
+    assert {row["port"]: row["netdev"] for row in rows if row["device"] == "roce_r0" and row["netdev"]} == DATA
+
+
+@pytest.mark.parametrize("name", ["mlx5_0", "mlx5_gpu01", "zz_gpu01"])
+def test_a_sub_device_for_management_datagrams_is_not_a_nic(tmp_path: Path, name: str) -> None:
+    """Whatever the name of the NIC's device is, the sub-device is not taken for it."""
+    recording = recorded("xdr-smi")
+    recording["rdma"][0]["device"] = recording["rdma"][1]["parent"] = name
+    machine = Machine(tmp_path, recording)
+    found = machine.look()
+    assert {row["pci"]: row["rdma"] for row in found["nics"]} == {"0000:03:00.0": [], "0000:0b:00.0": [name]}
+    planes = [row for row in found["rdma"] if row.get("parent")]
+    assert [(row["device"], row["port"], row["parent"], row["state"]) for row in planes] == [
+        ("smi1", port, name, "ACTIVE") for port in (1, 2, 3, 4)
+    ]
+    assert pci_functions.rdma_devices(machine.tree.system(), "0000:0b:00.0") == [name]
+
+
+def test_devices_of_a_function_without_verbs_are_all_its_own(tmp_path: Path) -> None:
+    """ib_uverbs is not loaded."""
+    recording = recorded("xdr-smi")
+    for row in recording["rdma"]:
+        row["parent"] = "a module is missing"
+    machine = Machine(tmp_path, recording)
+    assert pci_functions.rdma_devices(machine.tree.system(), "0000:0b:00.0") == ["mlx5_0", "smi1"]
+
+
+def test_a_dma_function_is_reported_with_its_nic_and_gpu(tmp_path: Path) -> None:
+    found = Machine(tmp_path, recorded("data-direct")).look()
+    assert [row["pci"] for row in found["nics"]] == ["0000:03:00.0", "0002:03:00.0"]
+    keys = ("pci", "kind", "nics", "gpus", "gpu_proximity")
+    assert [tuple(row[key] for key in keys) for row in found["dma_functions"]] == [
+        ("0008:03:00.0", "data-direct", ["0002:03:00.0"], [0], "PIX"),
+        ("0009:03:00.0", "data-direct", ["0000:03:00.0"], [1], "PIX"),
+    ]
+    assert [row["pci"] for row in found["gpus"]] == ["0008:06:00.0", "0009:06:00.0"]
+
+
+def test_a_dma_function_of_the_network_class_is_not_a_nic(tmp_path: Path) -> None:
+    recording = recorded("data-direct")
+    for row in recording["functions"]:
+        row["class"] = "0x020000"
+    found = Machine(tmp_path, recording).look()
+    assert [row["pci"] for row in found["nics"]] == ["0000:03:00.0", "0002:03:00.0"]
+    assert len(found["dma_functions"]) == 2
+
+
+@pytest.mark.parametrize("uuid", [None, "5c0f1d00a1b2c3d4e5f60718293a4bff"])
+def test_a_dma_function_whose_nic_is_unknown_has_none(tmp_path: Path, uuid: str | None) -> None:
+    """Its Vital Product Data cannot be read, or is that of another NIC."""
+    recording = recorded("data-direct")
+    recording["functions"][2]["uuid"] = uuid
+    machine = Machine(tmp_path, recording)
+    by_pci = {row["pci"]: row["nics"] for row in machine.look()["dma_functions"]}
+    assert by_pci == {"0008:03:00.0": ["0002:03:00.0"], "0009:03:00.0": []}
+    selected = machine.info().look(["nics"], functions=["0002:03:00.0"])
+    assert [row["pci"] for row in selected["dma_functions"]] == ["0008:03:00.0"]
+
+
+def test_ordinary_nodes_have_no_dma_functions(tmp_path: Path) -> None:
+    assert Machine(tmp_path, recorded("connectx8-12-ports")).look()["dma_functions"] == []
