@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Finding, Report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import qos_rules as rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.hosts import qos_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as qos_room
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_profiles
