@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_diff import diff
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec
 
 Row = t.Dict[str, t.Any]
 INVENTORIES = Path(__file__).resolve().parents[3] / "inventories"
@@ -152,6 +153,18 @@ def test_functions_of_planes_are_found_by_slot() -> None:
     found = identify(node, nics)["ports"][0]
     assert [each["pci"] for each in port_view.planes_of(found)] == ["0000:03:00.0", "0000:03:00.1"]
     assert (found["pci"], found["netdev"]) == ("0000:03:00.0", "r1p1")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_agent_gets_what_carries_each_plane(form: str) -> None:
+    general = {"provider": "agent", "slots": {"per_rail": 2}}
+    spec = planned(file(FORMS[form], general=general))["nodes"][0]["agent"]
+    read = agent_spec.parse_spec(spec).rails[0]
+    pcis = tuple(each["pci"] for each in FUNCTIONS)
+    wanted = {"ports": [(3, None), (6, None), (9, None), (12, None)], "functions": [(None, pci) for pci in pcis]}
+    assert [(each.rdma_port, each.pci) for each in read.planes] == wanted.get(form, [])
+    assert read.functions == (pcis if form in ("functions", "bond") else pcis[:1])
+    assert [slot.address and str(slot.address) for slot in read.slots] == ["10.1.0.1/24", "10.1.0.2/24"]
 
 
 def test_objects_have_one_pool_per_rail_and_all_functions() -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import typing as t
 from pathlib import Path
@@ -263,3 +264,62 @@ def test_a_pod_keeps_the_bond_and_the_attachment_with_which_it_was_attached() ->
     kept = pod_desired.kept_spec(spec, pod_desired.plan_of(spec, device))
     assert kept.rails[0].lower == spec.rails[0].lower
     assert kept.rails[0].attachment == "ipvlan"
+
+
+def _device(tree: Tree, *down: int) -> None:
+    for number in (3, 6):
+        state = "1: DOWN" if number in down else "4: ACTIVE"
+        tree.write("/sys/class/infiniband/roce_r1/ports/%d/state" % number, state)
+
+
+PLANES: dict[str, list[dict[str, t.Any]]] = {
+    "ports": [{"plane": 1, "rdma_port": 3, "pci": None}, {"plane": 2, "rdma_port": 6, "pci": None}],
+    "functions": [{"plane": 1, "rdma_port": None, "pci": FIRST}, {"plane": 2, "rdma_port": None, "pci": SECOND}],
+}
+
+
+@pytest.mark.parametrize("form", PLANES)
+def test_a_rail_is_degraded_without_a_plane_and_down_without_all(
+    form: str, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = rail(1, netdev="ens2f0np0", pci=FIRST, rdma="roce_r1", planes=PLANES[form])
+    spec = agent_spec.parse_spec(document(row))
+    assert spec.rails[0].functions == ((FIRST, SECOND) if form == "functions" else (FIRST,))
+
+    def health(*down: int) -> rail_health.Health:
+        _device(tree, *(3 * number for number in down))
+        for number, name in enumerate(MEMBERS, 1):
+            tree.write("/sys/class/net/%s/carrier" % name, "0" if number in down else "1")
+        port = link("ens2f0np0", 2, carrier=1 not in down or form == "ports")
+        monkeypatch.setattr(rail_health, "Rtnetlink", lambda: contextlib.nullcontext(Kernel(port)))
+        return rail_health.look(spec, [], {}, {}, tree.system())["gpu01"]
+
+    assert (health().reason, health().degraded) == ("", "")
+    what = {"ports": "port %d of roce_r1 is 1: DOWN", "functions": "%s has no carrier"}[form]
+    names = {"ports": (3, 6), "functions": tuple(MEMBERS)}[form]
+    for number in (1, 2):
+        lost = health(number)
+        assert (lost.reason, lost.degraded) == ("", "plane %d: %s" % (number, what % names[number - 1]))
+        assert lost.members == stacked_ports.Members(2, (lost.degraded,)) and lost.members.active == 1
+    assert health(1, 2).reason == "no plane of ens2f0np0 carries traffic"
+
+
+def test_a_plane_that_the_node_does_not_have_is_named(tree: Tree) -> None:
+    _device(tree)
+    planes = [
+        PLANES["ports"][0],
+        {"plane": 2, "rdma_port": 9, "pci": None},
+        {"plane": 3, "rdma_port": None, "pci": "0000:29:00.7"},
+    ]
+    spec = agent_spec.parse_spec(document(rail(1, netdev="ens2f0np0", pci=FIRST, rdma="roce_r1", planes=planes)))
+    members = stacked_ports.members(tree.system(), spec.rails[0])
+    assert members and members.problems == (
+        "plane 2: roce_r1 has no port 9",
+        "plane 3: 0000:29:00.7 has no interface on the node",
+    )
+
+
+def test_planes_without_port_and_function_are_refused() -> None:
+    planes = [{"plane": 1, "rdma_port": None, "pci": None}]
+    with pytest.raises(RailyardError, match="neither a function nor an RDMA port for plane 1"):
+        agent_spec.parse_spec(document(rail(1, planes=planes)))

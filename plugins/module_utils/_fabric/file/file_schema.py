@@ -180,12 +180,16 @@ def as_json() -> bytes:
 
 def schema() -> Schema:
     top = _Keys()
+    texts_listed = Sequence(1, 1)
+    texts_listed.items.append(Scalar(_NAME, False, 1, 1))
     for run in (
         _Pass(),
         _Pass(generated=True),
         _Pass(Sequence(1, 1)),
         _Pass(Sequence(1, 1), generated=True),
+        _Pass(texts_listed),
         _Pass(Mapping(1, 1)),
+        _Pass(Mapping(1, 1), generated=True),
         _Pass(chosen=True),
         _Pass(texts=True),
         _Pass(absent=True),

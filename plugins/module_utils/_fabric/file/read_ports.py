@@ -239,7 +239,7 @@ def _planes_texts(section: Section, texts: Texts) -> None:
         return
     texts["planes"] = []
     path = section.path + ("planes",)
-    if isinstance(value, Sequence) and all(isinstance(item, Scalar) for item in value.items):
+    if isinstance(value, Sequence) and value.items and all(isinstance(item, Scalar) for item in value.items):
         for at, text in enumerate(section.texts("planes")):
             texts["%s%d.rdma_port" % (_PLANES, at)] = [(text, path + (at,))]
         return

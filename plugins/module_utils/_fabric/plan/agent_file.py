@@ -25,7 +25,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import nccl_settings
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import agent_lower, link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    agent_lower,
+    agent_planes,
+    link_layer_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, SUFFIX, show
 
 # Version of the file's format. It changes when an older agent would misread the file.
@@ -109,6 +113,7 @@ class AgentFiles:
         default = {suffix: gateway for suffix, network, gateway in routes if network in ANYWHERE.values()}
         own = port.get("attachment")
         stacked: Variables = {"lower": agent_lower(port)} if port.get("lower") else {}
+        planes = agent_planes(port)
         numbered: Variables = {"rdma_port": port["rdma"]["port"]} if port["rdma"].get("port") else {}
         return {
             "rail": port["rail"],
@@ -136,6 +141,7 @@ class AgentFiles:
             "slots": slots,
             **stacked,
             **numbered,
+            **({"planes": planes} if planes else {}),
         }
 
     def _slots_of(

@@ -13,7 +13,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import agent_lower, rdma_netdev
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    agent_lower,
+    agent_planes,
+    rdma_netdev,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions as functions_of
 
 Row = t.Dict[str, t.Any]
@@ -70,6 +74,8 @@ def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]
 def _agent_rail(rail: Port, port: Port) -> Row:
     """Return a rail of the agent's spec with the functions of its port."""
     found = dict(rail, pci=port["pci"], netdev=port["netdev"])
+    planes = agent_planes(port)
+    found.update({"planes": planes} if planes else {})
     return dict(found, lower=agent_lower(port)) if port.get("lower") else found
 
 

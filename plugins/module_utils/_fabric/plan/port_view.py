@@ -189,6 +189,18 @@ def agent_lower(port: Values) -> dict[str, t.Any]:
     }
 
 
+def agent_planes(port: Values) -> list[dict[str, t.Any]]:
+    """Return ``planes`` of a rail in the agent's spec: what carries each plane. It is empty if the file lists none, or
+    if the planes are members of a bond.
+
+    :param port: an entry of ``railyard_node.ports``.
+    """
+    planes = () if bond_of(port) else planes_of(port)
+    if not all(plane["pci"] or (plane["rdma_port"] and port["rdma"]["name"]) for plane in planes):
+        return []
+    return [{key: plane[key] for key in ("plane", "rdma_port", "pci")} for plane in planes]
+
+
 def rails_of_network(fabric: Values) -> dict[str, list[str]]:
     """Return rail -> the other rails of the same network, for rails that share their network.
 

@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.devi
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 
 # Columns of /proc/net/dev after the name, see proc(5).
 NETDEV = {
@@ -55,10 +56,20 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
         gauge("rail_healthy", "Whether a rail can serve new pods.", int(row["healthy"]), **labels)
         gauge("rail_cordoned", "Whether a rail is cordoned.", int(row["cordoned"]), **labels)
         if "members" in row:
-            gauge("rail_members", "Planned members of the bond of a rail.", row["members"], **labels)
-            gauge("rail_members_active", "Members of the bond that can carry traffic.", row["active_members"], **labels)
+            gauge(
+                "rail_members",
+                "Planned members of the bond, or planes of the NIC, of a rail.",
+                row["members"],
+                **labels,
+            )
+            gauge(
+                "rail_members_active",
+                "Members of the bond, or planes, that can carry traffic.",
+                row["active_members"],
+                **labels,
+            )
             degraded = int(bool(row["degraded"]))
-            gauge("rail_degraded", "Whether a member of the bond of a rail carries no traffic.", degraded, **labels)
+            gauge("rail_degraded", "Whether a member of the bond, or a plane, carries no traffic.", degraded, **labels)
         conflicts = sum(conflict["rail"] == row["rail"] for conflict in status["conflicts"])
         gauge("address_conflicts", "Addresses of pods that other hosts have too.", conflicts, rail=row["rail"])
     for row in status["resources"]:
@@ -144,6 +155,7 @@ def _port_netdevs(system: System, rail: RailSpec) -> list[str]:
     """Return the interface of a port, and those below it, which have the RDMA device and the statistics of the NIC."""
     lower = rail.lower
     below = [lower.parent, lower.bond, *stacked_ports.netdevs(system, lower)] if lower else []
+    below += [name for plane in rail.planes if plane.pci for name in pci_functions.netdevs(system, plane.pci)]
     return list(dict.fromkeys([port_name(system, rail), *filter(None, below)]))
 
 

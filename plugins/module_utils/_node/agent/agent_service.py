@@ -74,7 +74,7 @@ def log(text: str) -> None:
 
 
 def _members(health: rail_health.Health) -> Document:
-    """Return what ``status`` shows of the bond of a rail; empty without one."""
+    """Return what ``status`` shows of the bond of a rail, or of the planes of its NIC; empty without both."""
     if health.members is None:
         return {}
     members = health.members

@@ -62,6 +62,16 @@ class LowerSpec(t.NamedTuple):
     functions: tuple[str, ...]
 
 
+class PlaneSpec(t.NamedTuple):
+    """A plane over which the NIC of a rail distributes packets. ``number``: from 1. ``rdma_port``: the number of the
+    port of the RDMA device that carries it. ``pci``: its function. One of the two is not None.
+    """
+
+    number: int
+    rdma_port: int | None
+    pci: str | None
+
+
 class NcclSpec(t.NamedTuple):
     """What NCCL_IB_HCA has of a slot's RDMA device: the numbers of its ports, its rail and its plane. ``ports``: empty
     for every port. ``rail``, ``plane``: None if the entry does not have it.
@@ -76,7 +86,7 @@ class RailSpec(t.NamedTuple):
     """One rail of the node. ``netdev``: the port; its PCI address if the plan does not name the netdev. ``table``: the
     rail's routing table in the pod; None without one. ``speed``: Gb/s, as planned. ``lower``: None if the port is the
     interface of its only function. ``rdma_port``: the number of the RDMA device's port; None if it has one port.
-    ``nccl``: None if NCCL gets no rail and plane.
+    ``nccl``: None if NCCL gets no rail and plane. ``planes``: empty unless the plan lists what carries them.
     """
 
     rail: str
@@ -101,6 +111,7 @@ class RailSpec(t.NamedTuple):
     lower: LowerSpec | None
     rdma_port: int | None
     nccl: NcclSpec | None
+    planes: tuple[PlaneSpec, ...]
 
     @property
     def moved(self) -> bool:
@@ -117,6 +128,9 @@ class RailSpec(t.NamedTuple):
         """The PCI addresses of the functions below the interface that the plan has."""
         if self.lower:
             return self.lower.functions
+        of_planes = tuple([plane.pci for plane in self.planes if plane.pci])
+        if of_planes:
+            return of_planes
         return (self.pci,) if self.pci else ()
 
     @property
@@ -260,7 +274,19 @@ def _rail(row: dict[str, t.Any]) -> RailSpec:
         lower=_lower(row),
         rdma_port=_number(row, "rdma_port"),
         nccl=_nccl(row),
+        planes=_planes(row),
     )
+
+
+def _planes(row: dict[str, t.Any]) -> tuple[PlaneSpec, ...]:
+    planes = [
+        PlaneSpec(int(each["plane"]), _number(each, "rdma_port"), _text(each, "pci"))
+        for each in row.get("planes") or ()
+    ]
+    nameless = [plane.number for plane in planes if plane.pci is None and not (plane.rdma_port and row.get("rdma"))]
+    if nameless:
+        raise ValueError("rail %s has neither a function nor an RDMA port for plane %d" % (row["rail"], nameless[0]))
+    return tuple(planes)
 
 
 def _nccl(row: dict[str, t.Any]) -> NcclSpec | None:

@@ -70,7 +70,7 @@ def check_rail(spec: AgentSpec, rail: str) -> None:
 
 class Health(t.NamedTuple):
     """Why a rail cannot serve new pods. ``down``: the state of its port. ``cordon``: the reason of its cordon. Both are
-    empty if the rail is healthy. ``members``: of its bond; None without one.
+    empty if the rail is healthy. ``members``: of its bond, or the planes of its NIC; None without both.
     """
 
     down: str = ""
@@ -87,7 +87,7 @@ class Health(t.NamedTuple):
 
     @property
     def degraded(self) -> str:
-        """Why the bond of a rail that serves pods carries less than planned; empty otherwise."""
+        """Why the bond or NIC of a rail that serves pods carries less than planned; empty otherwise."""
         return "; ".join(self.members.problems) if self.members and not self.down else ""
 
 
@@ -108,9 +108,15 @@ def look(
     def find(which: int | str) -> Link | None:
         return by_index.get(which) if isinstance(which, int) else links.get(which)
 
+    members = {rail.rail: stacked_ports.members(system, rail) for rail in spec.rails}
+
     def reason(rail: RailSpec) -> str:
         link = find(port_name(system, rail))
         port = down(rail, link, rail.attachment == "host-device" and rail.rail in away)
+        planes = members[rail.rail] if rail.planes else None
+        if planes and link and link.up:
+            # the NIC distributes packets over the planes that are left
+            port = "" if planes.active else "no plane of %s carries traffic" % rail.netdev
         if link and not port:
             port = stacked_ports.difference(system, find, rail, link)
         return "; ".join(filter(None, [port, rdma.get((rail.rail, None), "")]))
@@ -118,7 +124,7 @@ def look(
     def cordon(rail: RailSpec) -> str:
         return (cordoned[rail.rail].reason or ADMINISTRATOR) if rail.rail in cordoned else ""
 
-    return {rail.rail: Health(reason(rail), cordon(rail), stacked_ports.members(system, rail)) for rail in spec.rails}
+    return {rail.rail: Health(reason(rail), cordon(rail), members[rail.rail]) for rail in spec.rails}
 
 
 def down(rail: RailSpec, link: Link | None, away: bool) -> str:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Ports that are bonds or VLANs: whether an interface is the planned one, and which members of a bond carry traffic.
+Ports with planes: which of them carry traffic.
 
 A pod with CAP_NET_ADMIN can make a bond or VLAN with any name, and can move it to the node if no interface there has
 this name. So the agent identifies an interface by its kind and by the functions below it: the kernel does not let a pod
@@ -12,7 +13,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import LowerSpec, RailSpec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    LowerSpec,
+    PlaneSpec,
+    RailSpec,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.bond_messages import LACP, partner
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_kinds import BOND, VLAN, decode_vlan
@@ -26,7 +31,8 @@ Find = t.Callable[[t.Union[int, str]], t.Optional[Link]]
 
 
 class Members(t.NamedTuple):
-    """The members of a bond. ``planned``: their number. ``problems``: a text per member that carries no traffic."""
+    """The members of a bond, or the planes of a NIC. ``planned``: their number. ``problems``: a text for each that
+    carries no traffic."""
 
     planned: int
     problems: tuple[str, ...]
@@ -81,10 +87,10 @@ def netdevs(system: System, lower: LowerSpec) -> dict[str, str]:
 
 
 def members(system: System, rail: RailSpec) -> Members | None:
-    """Return the members of a port's bond; None without a bond."""
+    """Return the members of a port's bond, or the planes of its NIC; None without both."""
     lower = rail.lower
     if lower is None or not lower.bond:
-        return None
+        return _planes(system, rail)
     bond = lower.bond
     below, present = directly_below(system, bond), netdevs(system, lower)
     problems = ["%s has no interface on the node" % pci for pci in lower.functions if pci not in present.values()]
@@ -93,6 +99,33 @@ def members(system: System, rail: RailSpec) -> Members | None:
         if problem:
             problems.append(problem)
     return Members(len(lower.functions), tuple(problems))
+
+
+def _planes(system: System, rail: RailSpec) -> Members | None:
+    """Return the planes of a NIC; None if the plan lists none, or if the NIC may be in a pod."""
+    if not rail.planes or rail.moved:
+        return None
+    problems = [_plane_problem(system, rail, plane) for plane in rail.planes]
+    return Members(len(rail.planes), tuple(filter(None, problems)))
+
+
+def _plane_problem(system: System, rail: RailSpec, plane: PlaneSpec) -> str:
+    """Return why a plane carries no traffic; empty if it does. Its RDMA port takes precedence over its function."""
+    name = "plane %d" % plane.number
+    if plane.rdma_port and rail.rdma:
+        port = "/sys/class/infiniband/%s/ports/%d" % (rail.rdma, plane.rdma_port)
+        state = system.read(port + "/state")
+        if state is None:
+            return "%s: %s has no port %d" % (name, rail.rdma, plane.rdma_port)
+        # such as "4: ACTIVE"
+        is_active = state.partition(":")[0].strip() == "4"
+        return "" if is_active else "%s: port %d of %s is %s" % (name, plane.rdma_port, rail.rdma, state.strip())
+    netdevs_of_plane = pci_functions.netdevs(system, plane.pci or "")
+    if not netdevs_of_plane:
+        return "%s: %s has no interface on the node" % (name, plane.pci)
+    if not any(system.read((NET % netdev) + "/carrier") == "1" for netdev in netdevs_of_plane):
+        return "%s: %s has no carrier" % (name, ", ".join(netdevs_of_plane))
+    return ""
 
 
 def _member_problem(system: System, bond: str, name: str) -> str:
