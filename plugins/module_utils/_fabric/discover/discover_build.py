@@ -145,9 +145,10 @@ class Builder:
         numbers = {name: trailing_number(name) for name in names}
         options = self._options
         infiniband = {rail.name for rail in self.rails if self._layer_on(rail.name) == INFINIBAND}
-        for_pods = {rail.name for rail in self.rails if rail.role == COMPUTE or self._vfs_on(rail.name)}
-        from_first = facts_of(options.provider).cuts_blocks
-        return addressing(self._ports, numbers, self._findings, options.given, infiniband, for_pods, from_first)
+        facts = facts_of(options.provider)
+        attached = [rail for rail in self.rails if rail.role == COMPUTE or self._vfs_on(rail.name)]
+        for_pods = {rail.name for rail in attached if facts.kubernetes}
+        return addressing(self._ports, numbers, self._findings, options.given, infiniband, for_pods, facts.cuts_blocks)
 
     def _layer_on(self, rail: str) -> str:
         """Return the link layer of most ports of a rail."""

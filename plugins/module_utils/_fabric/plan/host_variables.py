@@ -108,13 +108,8 @@ class PlanOutput:
         }
         # (rail, family of the NIC) -> the values of the rail's kind that the file has; most rails have none.
         nics = dict.fromkeys([None, *(profile.nic for profile in fabric.profiles.values())])
-        self._kinds = {
-            (rail.name, nic): kind
-            for rail in fabric.rails
-            for nic in nics
-            for kind in [port_variables.kind(fabric, rail, nic)]
-            if kind
-        }
+        kinds = {(rail.name, nic): port_variables.kind(fabric, rail, nic) for rail in fabric.rails for nic in nics}
+        self._kinds = {key: kind for key, kind in kinds.items() if kind}
         # (variant, rail) -> the numbers of rail and plane for NCCL, where its version takes them
         self._nccl_parts = nccl_settings.rail_numbers(fabric, variants)
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
