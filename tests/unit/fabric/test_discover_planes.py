@@ -126,7 +126,8 @@ def test_dma_functions_are_not_ports(tmp_path: Path) -> None:
     template = machine(tmp_path, "data-direct")
     _outcome, file = discovered(nodes(template, addresses(["enp3s0f0np0", "enP2p3s0f0np0"])))
     profile = file["profiles"]["server"]
-    assert [port["pci"] for port in profile["ports"].values()] == ["0000:03:00.0", "0002:03:00.0"]
+    # The DMA functions pair the first GPU with the second NIC.
+    assert [port["pci"] for port in profile["ports"].values()] == ["0002:03:00.0", "0000:03:00.0"]
     assert "other_ports" not in profile and "planes" not in profile["ports"]["gpu01"]
 
 

@@ -214,6 +214,7 @@ def test_a_nic_with_hardware_planes_gets_the_functions_of_its_planes() -> None:
     preset = PRESETS["oci-bm.gpu.gb300.4"]
     text = fabric_file(preset, "  gpu: {preset: oci-bm.gpu.gb300.4, ports: {gpu02: {netdev: rail2}}}\n")
     text = text.replace("count: 8,", "count: 4, planes: {count: 2, balancing: hardware},")
+    text = text.replace("attachment: host-device", "attachment: macvlan, slots: {all_rails: 2, per_rail: 2}")
     plan = planned(text)
     ports = plan.document()["nodes"][0]["ports"]
     assert [[plane["pci"] for plane in port["planes"]["ports"]] for port in ports] == [

@@ -93,7 +93,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 _supported(fabric, variant, rail, port, report)
         if balanced:
             _shared_functions(ports, report)
-        if divided:
+        # The NICs of soft RDMA imitate those of a real server.
+        if divided and not variant.profile.soft_rdma:
             _cards(rails, ports, report)
 
 
