@@ -24,13 +24,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Rule,
     rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import pool_rules
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.pool_rules import named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_rules import MISSING
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import FAMILY, SUFFIX
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
 
 def _from_supernet(supernet: str, prefix: int) -> str:
@@ -39,6 +39,7 @@ def _from_supernet(supernet: str, prefix: int) -> str:
     return addresses + "rails: {gpu01: {}, gpu02: {}}\n"
 
 
+_PODS_PER_NODE = example_file.fabric(", pods_per_node: 8") + "\n"
 _UNITS = 'units:\n  su[1:2]: {nodes: 32}\nnodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
 
 
@@ -174,7 +175,9 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     plain.setdefault((problem.kind, path), {}).setdefault(rail.name, (rail, problem))
     for (kind, path), by_rail in plain.items():
         _report_value(kind, path, list(by_rail.values()), fabric, report)
-    pool_rules.check(fabric, report)
+    _hosts(fabric, report)
+    for rail in fabric.rails:
+        _podless(fabric, rail, report)
     for kind, found in short.items():
         _report_demand(kind, found, demands, report)
     _families(fabric, report)
@@ -309,3 +312,66 @@ def _position(fabric: Fabric, node: Node, planner: Planner) -> int:
     if _by_place(planner) and planner.units and unit and node.place:
         return planner.units.index(unit.number, node.place)
     return node.index or 0
+
+
+def named(rails: t.Sequence[Rail]) -> str:
+    """Return the name of the first rail, and how many more there are."""
+    more = " and %s" % count(len(rails) - 1, "more rail", "more rails") if len(rails) > 1 else ""
+    return rails[0].name + more
+
+
+NO_HOSTS = rule(
+    "RY314 no-host-addresses: Rail without host addresses, which cannot be verified",
+    example_file.RAILS.replace(", hosts: .201-.253", "", 1),
+    example_file.RAILS,
+    WARNING,
+)
+
+
+def _hosts(fabric: Fabric, report: Report) -> None:
+    """Report rails whose ports have no addresses and cannot be verified: one finding per place in the file."""
+    found: dict[Path, list[Rail]] = {}
+    for rail in fabric.rails:
+        if fabric.link_layer_on(rail) != ETHERNET or rail.mode is None or report.within(rail.path):
+            continue
+        if rail.mode in (address_schemes.PREFIX, address_schemes.LINK):
+            if any(scheme.host == address_schemes.NONE for scheme in rail.schemes.values()):
+                found.setdefault(rail.where("host"), []).append(rail)
+        elif not any(scheme.hosts for scheme in rail.schemes.values()) and not any(
+            report.within(rail.where(key)) for key in ("hosts", "hosts6")
+        ):
+            found.setdefault(rail.path, []).append(rail)
+    for path, rails in found.items():
+        one = len(rails) == 1
+        if rails[0].mode in (address_schemes.PREFIX, address_schemes.LINK):
+            message = "%s %s no address for ports (host: none), so %s cannot be verified"
+            parts = (named(rails), "keeps" if one else "keep", "it" if one else "they")
+            remedy = "remove host: each port then has the first address"
+        else:
+            message = "%s %s no hosts: %s ports get no address and cannot be verified"
+            parts = (named(rails), "has" if one else "have", "its" if one else "their")
+            small = any(net.size < 256 for rail in rails for net in rail.networks)
+            remedy = "add a range, such as hosts: %s" % ("+0-+1" if small else ".201-.253")
+        report.add(NO_HOSTS, path, message % parts, remedy)
+
+
+NO_PODS = rule(
+    "RY329 no-pod-addresses: Rail without pod addresses although pods need them",
+    _PODS_PER_NODE + example_file.RAILS.replace(" pods: .1-.200,", "", 1),
+    _PODS_PER_NODE + example_file.RAILS,
+)
+
+
+def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
+    """Report a rail without a range for pods if ``pods_per_node`` is set."""
+    if fabric.pods_per_node is None or not rail.for_pods or rail.mode != address_schemes.SUBNET:
+        return
+    for bits, scheme in rail.schemes.items():
+        path = rail.where("pods" + SUFFIX[bits])
+        if scheme.pods is None and not report.within(path) and not report.within(rail.path):
+            message = "pods_per_node is %d, and %s has no pods in %s" % (
+                fabric.pods_per_node,
+                rail.name,
+                scheme.network,
+            )
+            report.add(NO_PODS, path, message, "add a range for pods, or remove pods_per_node")

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Report,
     rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.pool_rules import named
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.address_rules import named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import (
     CommonNetwork,
     common_networks,

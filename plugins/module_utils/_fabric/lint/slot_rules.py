@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Report,
     rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.pool_rules import NO_PODS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.address_rules import NO_PODS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import has_vfs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
