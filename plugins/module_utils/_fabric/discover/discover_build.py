@@ -67,9 +67,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
     SPIDERPOOL,
     facts_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
-    trailing_number,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import trailing_number
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
 
 # Slots that a port gets where the addresses are enough.
