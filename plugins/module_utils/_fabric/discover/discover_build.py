@@ -139,13 +139,12 @@ class Builder:
     # -- addresses, MTU, routing
 
     def _addresses(self) -> InferredAddresses:
-        names = [node.name for model in self.models for node in model.nodes]
-        numbers = {name: trailing_number(name) for name in names}
+        numbers = {node.name: trailing_number(node.name) for model in self.models for node in model.nodes}
         options = self._options
         infiniband = {rail.name for rail in self.rails if self._layer_on(rail.name) == INFINIBAND}
         facts = facts_of(options.provider)
-        attached = [rail for rail in self.rails if rail.role == COMPUTE or self._vfs_on(rail.name)]
-        for_pods = {rail.name for rail in attached if facts.kubernetes}
+        rails = self.rails if facts.kubernetes else ()
+        for_pods = {rail.name for rail in rails if rail.role == COMPUTE or self._vfs_on(rail.name)}
         return addressing(self._ports, numbers, self._findings, options.given, infiniband, for_pods, facts.cuts_blocks)
 
     def _layer_on(self, rail: str) -> str:
