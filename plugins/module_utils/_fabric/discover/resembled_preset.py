@@ -41,7 +41,7 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
     found = _most_alike(candidates, [pci for _rail, pci in places], functions, gpus)
     if found is None:
         return profile
-    preset, same = found
+    preset, same = found[0], found[1]
     name = preset.names[0]
     about = "%s (%s)" % (" or ".join(preset.names), preset.document.title)
     nodes = [node.name for node in model.nodes]
