@@ -216,7 +216,7 @@ def test_invalid_findings_files_are_named() -> None:
         {"nodes": [{"name": "n"}]},
         {"nodes": [{"name": "n", "ports": [{"rail": 1}]}]},
         {"units": 3},
-        {"rails": [{"name": "r", "networks": 3, "plane": "x"}]},
+        {"rails": [{"name": "r", "networks": 3, "planes": "x"}]},
     ],
 )
 def test_an_invalid_plan(two: Sample, change: dict[str, t.Any], tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:
     distances = {port["expect"]["gpu_distance"] for port in node["ports"]} - {None}
     close = distances.pop() if distances else "PIX"
     half = max(len(gpus) // 2, 1)
-    near = {}
+    near: dict[str, str] = {}
     for port in node["ports"]:
         same = {gpu // half for gpu in port["gpus"]} & {number // half}
         how = close if number in port["gpus"] else "NODE" if same and close != "NODE" else "SYS"

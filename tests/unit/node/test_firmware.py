@@ -542,9 +542,10 @@ def test_without_names_all_cards_are_read(lab: Lab) -> None:
     assert [row["pci"] for row in state["ports"]] == [FIRST, SECOND, OTHER]
 
 
-@pytest.mark.parametrize("vendor", ["14e4", "1dd8", "8086"])
-def test_a_card_of_another_vendor_is_refused_before_the_tool_runs(lab: Lab, vendor: str) -> None:
+@pytest.mark.parametrize(("vendor", "driver"), [("14e4", "bnxt_en"), ("1dd8", "ionic"), ("8086", "ice")])
+def test_a_card_of_another_vendor_is_refused_before_the_tool_runs(lab: Lab, vendor: str, driver: str) -> None:
     pci = lab.tree.function("pci0000:00/0000:00:03.0/0000:0d:00.0", vendor=vendor)
+    lab.tree.driver(pci, driver)
     with pytest.raises(RailyardError) as caught:
         lab.firmware({"pci": FIRST}, {"pci": pci, "num_of_vfs": 8})
     assert caught.value.place == "ports[1]"

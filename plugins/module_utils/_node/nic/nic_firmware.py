@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
     Parameter,
     VendorFirmware,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -124,7 +125,9 @@ class Firmware(Subsystem):
                 errors.append(error)
                 continue
             pci_vendor = pci_functions.hexadecimal(self._system, function, "vendor")
-            if pci_vendor not in (None, self._vendor.pci_vendor):
+            # Of NICs without a vendor in _nic_vendors, the tool itself says that it does not support them.
+            known = nic_vendors.of_function(self._system, function).rdma_module
+            if known and pci_vendor != self._vendor.pci_vendor:
                 message = "%s is a NIC of the PCI vendor %s, and these parameters are those of %s" % (
                     function,
                     pci_vendor,
