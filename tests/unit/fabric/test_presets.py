@@ -285,6 +285,17 @@ def test_wrong_presets_are_findings() -> None:
     assert findings(twice) == [("RY221", "0000:40:00.0 is the port of gpu02 in the preset dgx-h100")]
 
 
+@pytest.mark.parametrize("name", [name for name, preset in PRESETS.items() if len(preset.ports) > len(preset.gpus) > 0])
+def test_two_rails_of_a_gpu_in_the_document_are_not_reported(name: str) -> None:
+    preset = PRESETS[name]
+    text = fabric_file(preset, "  gpu: {preset: %s}\n" % name)
+    assert findings(text) == []
+    (gpu,) = preset.ports[2].gpus
+    changed = text.replace("preset: %s" % name, "preset: %s, ports: {gpu01: {gpu: %d}}" % (name, gpu))
+    ((code, message),) = findings(changed)
+    assert (code, message) == ("RY901", "GPU %d is served by gpu01 and by gpu03; so are 1 more" % gpu)
+
+
 # -- the list of presets -----------------------------------------------------------------------------------------------
 
 
