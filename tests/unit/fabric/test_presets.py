@@ -164,7 +164,7 @@ def written_out(preset: Preset) -> str:
         for number, port in enumerate(preset.ports, 1)
     }
     profile["other_ports"] = {
-        other.name: {"pci": other.pci, "role": other.role} for other in preset.other_ports or ()
+        other.name: {"pci": other.pci, "role": "management"} for other in preset.other_ports or ()
     } or None  # fmt: skip
     return "  gpu: %s\n" % json.dumps({key: value for key, value in profile.items() if value})
 
@@ -285,12 +285,24 @@ def test_wrong_presets_are_findings() -> None:
     assert findings(twice) == [("RY221", "0000:40:00.0 is the port of gpu02 in the preset dgx-h100")]
 
 
+@pytest.mark.parametrize("name", [name for name, preset in PRESETS.items() if len(preset.ports) > len(preset.gpus) > 0])
+def test_two_rails_of_a_gpu_in_the_document_are_not_reported(name: str) -> None:
+    preset = PRESETS[name]
+    text = fabric_file(preset, "  gpu: {preset: %s}\n" % name)
+    assert findings(text) == []
+    (gpu,) = preset.ports[2].gpus
+    changed = text.replace("preset: %s" % name, "preset: %s, ports: {gpu01: {gpu: %d}}" % (name, gpu))
+    ((code, message),) = findings(changed)
+    assert (code, message) == ("RY901", "GPU %d is served by gpu01 and by gpu03; so are 1 more" % gpu)
+
+
 # -- the list of presets -----------------------------------------------------------------------------------------------
 
 
-def test_the_list_has_all_presets_and_their_documents() -> None:
-    listed = re.sub(r"\s+", " ", preset_tables.text())
-    assert all(re.sub(" .*", "", name) in listed for name in PRESETS)
+def test_the_list_has_all_presets_on_80_columns() -> None:
+    listed = preset_tables.text()
+    assert set(PRESETS) - set(re.findall(r"[\w.-]+", listed)) == set()
+    assert max(map(len, listed.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("name", list(PRESETS))

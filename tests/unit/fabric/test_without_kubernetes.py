@@ -220,6 +220,23 @@ def test_nodes_outside_of_nvlink_domains_are_in_blocks_of_their_units() -> None:
 
 
 @pytest.mark.parametrize(
+    "domains",
+    [
+        ("su1", "su2", "su1-other", "su2-other"),
+        ("su1", "su1-other"),
+        ("su1", "su1-other", "su1-other-other"),
+        ("su2", "su2-other", "su1"),
+        ("ai-slurm", "su2"),
+    ],
+)
+def test_each_block_has_its_own_name(domains: tuple[str, ...]) -> None:
+    """slurmctld stops at a block that is defined twice. NVLink domains keep their names."""
+    blocks = [line.split()[0] for line in _blocks(*domains) if line.startswith("BlockName")]
+    assert len(set(blocks)) == len(blocks)
+    assert set("BlockName=" + domain for domain in domains) <= set(blocks)
+
+
+@pytest.mark.parametrize(
     "names, wanted",
     [
         (["n1", "n2", "n3", "n5"], "n[1-3,5]"),

@@ -105,9 +105,8 @@ def preset_profile(fabric: Fabric, name: str, path: Path) -> Profile:
         profile.ports[rail.name] = port
     for other in preset.other_ports or ():
         place = path + (other.name,)
-        profile.other_ports[other.name] = OtherPort(
-            other.name, place, other.role, Port(other.name, place, pci=other.pci, keys=("pci",))
-        )
+        port = Port(other.name, place, pci=other.pci, keys=("pci",))
+        profile.other_ports[other.name] = OtherPort(other.name, place, "management", port)
     return profile
 
 

@@ -186,7 +186,9 @@ def _topology(fabric: Fabric, report: Report) -> None:
         path, label = unit.path + ("site",), label_value(site)
         first = labels.setdefault(label, site)
         remedy = "write at most 63 letters, digits, hyphens, underscores and dots"
-        if first != site:
+        if not label:
+            report.add(SITE_NAME, path, "%s has no character for a label" % shown(site), remedy)
+        elif first != site:
             report.add(SITE_NAME, path, "the sites %s and %s get the label %s" % (first, site, label), remedy)
         elif slurm and label != site:
             report.add(SITE_NAME, path, "%s cannot be the name of a switch in topology.conf" % shown(site), remedy)

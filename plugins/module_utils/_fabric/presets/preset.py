@@ -48,11 +48,10 @@ class PresetPort(t.NamedTuple):
 
 
 class PresetOtherPort(t.NamedTuple):
-    """A port that is not on a compute rail. ``role``: ``storage`` or ``management``."""
+    """A port that is not on a compute rail. What it is used for is a decision of the file."""
 
     name: str
     pci: str
-    role: str = "management"
 
 
 class Preset(t.NamedTuple):

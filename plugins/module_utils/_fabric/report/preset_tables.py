@@ -14,16 +14,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import table
 
 Rows = t.List[t.Tuple[t.Any, ...]]
-LISTED = ("preset", "server", "ports", "GPUs", "document")
+LISTED = ("preset", "server", "ports", "GPUs")
+_WIDTH = 80
 PORTS = ("rail", "PCI", "GPU", "Ethernet", "InfiniBand", "RDMA", "cage")
 
 
 def listed() -> Rows:
     """Return a row of each preset, for :data:`LISTED`."""
-    return [
-        (", ".join(preset.names), preset.title, len(preset.ports), len(preset.gpus) or None, preset.document.title)
-        for preset in ALL
-    ]
+    return [(", ".join(preset.names), preset.title, len(preset.ports), len(preset.gpus) or None) for preset in ALL]
 
 
 def ports(preset: Preset) -> Rows:
@@ -47,7 +45,7 @@ def facts(preset: Preset) -> list[str]:
     if preset.other_ports is None:
         found.append("Other ports: not in the document.")
     else:
-        others = ", ".join("%s (%s, %s)" % (other.name, other.pci, other.role) for other in preset.other_ports)
+        others = ", ".join("%s (%s)" % (other.name, other.pci) for other in preset.other_ports)
         found.append("Other ports: %s." % others)
     found.append("Document: %s, %s. %s" % (document.title, document.place, document.address))
     found.append("Version: %s. Compared on %s." % (document.version, document.read))
@@ -60,7 +58,7 @@ def text(name: str = "") -> str:
     :raises RailyardError: if there is no preset with this name.
     """
     if not name:
-        return "\n".join(table(LISTED, listed()))
+        return "\n".join(table(LISTED, listed(), _WIDTH))
     if name not in PRESETS:
         near = nearest(name, PRESETS)
         remedy = "write %s" % near if near else "list the presets with show_presets=true"

@@ -99,12 +99,17 @@ def blocks(document: Document) -> str:
         domain = node.get("nvlink_domain")
         found = domains.setdefault(domain, []) if domain else units.setdefault(node["unit"] or fabric, [])
         found.append(node["name"])
-    named = [*domains.items(), *(("%s-other" % name if name in domains else name, units[name]) for name in units)]
-    smallest, largest = (size(len(nodes) for _name, nodes in named) for size in (min, max))
+    named = dict(domains)
+    for name, nodes in units.items():
+        block = name
+        while block in named or (block != name and block in units):
+            block += "-other"
+        named[block] = nodes
+    smallest, largest = (size(map(len, named.values())) for size in (min, max))
     text = _HEAD % ("topology.conf", fabric)
     if smallest != largest:
         text += "# The blocks have %d to %d nodes. Slurm plans with the smallest.\n" % (smallest, largest)
-    for name, nodes in named:
+    for name, nodes in named.items():
         text += "BlockName=%s Nodes=%s\n" % (name, hostlist(nodes))
     sizes = (smallest << doubled for doubled in range(len(named).bit_length()))
     return text + "BlockSizes=%s\n" % ",".join(map(str, sizes))

@@ -164,6 +164,22 @@ def test_a_domain_in_two_units_is_two_hyper_nodes() -> None:
     }
 
 
+@pytest.mark.parametrize("sites", [("Hall_1", "hall-1"), ("A.b", "a.B"), ("x-.y", "x.y"), ("H1", "h1"), ("a_b", "a-b")])
+def test_sites_with_different_labels_have_different_hyper_nodes(sites: tuple[str, str]) -> None:
+    made = plan(Place("su1", None, sites[0]), Place("su2", None, sites[1]))
+    assert sorted(map(len, members(made).values())) == [1, 1, 1, 1]
+    again = plan(Place("su2", None, sites[1]), Place("su1", None, sites[0]))
+    assert set(of_kind(again, "HyperNode")) == set(of_kind(made, "HyperNode"))
+
+
+@pytest.mark.parametrize("site", ["\u65e5\u672c", "&&", "...", "_", " "])
+def test_a_site_without_a_character_for_a_label_has_no_level(site: str) -> None:
+    made = plan(Place("su1", None, site), Place("su2", None, site))
+    assert not [own for own in object_components.node_labels(made, BOTH).values() if L + "site" in own]
+    assert set(members(made)) == {"ai-unit-su1", "ai-unit-su2"}
+    assert [found[0] for found in levels(made).values()] == ["unit"]
+
+
 def test_rules_of_node_feature_discovery_give_the_same_labels() -> None:
     made = plan(Place("su1", "r1", "ams"), Place("su2", None, "ams"))
     labels: dict[str, dict[str, str]] = {node: {} for node in object_components.node_labels(made)}

@@ -13,6 +13,8 @@ on 2026-11-29.
 
 from __future__ import annotations
 
+import collections
+import hashlib
 import re
 import typing as t
 
@@ -89,6 +91,10 @@ def _of_volcano(view: View) -> t.Iterator[Object]:
     for path in paths:
         below[path[-1]] = below.get(path[-1], 0) + 1
     names = {path: _hyper_node(view, path if below[path[-1]] > 1 else path[-1:]) for path in paths}
+    same = collections.Counter(names.values())
+    for path, name in names.items():
+        if same[name] > 1:  # sites that differ in characters which names of objects cannot have
+            names[path] = "%s-%s" % (name, hashlib.sha256(repr(path).encode("utf-8")).hexdigest()[:8])
     for path in paths:
         members: list[Object] = [_member("HyperNode", "exactMatch", {"name": names[each]}) for each in children[path]]
         if members:

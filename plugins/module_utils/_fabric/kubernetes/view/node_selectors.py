@@ -53,7 +53,8 @@ def _selectors(view: View, node: Node) -> dict[str, str]:
 
 
 def _places(node: Node, labels: t.Iterable[str]) -> dict[str, str]:
-    return {label: label_value(str(node[_KEYS[label]])) for label in labels if node.get(_KEYS[label])}
+    values = {label: label_value(str(node.get(_KEYS[label]) or "")) for label in labels}
+    return {label: value for label, value in values.items() if value}
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:

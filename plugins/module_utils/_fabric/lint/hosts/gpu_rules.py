@@ -60,7 +60,7 @@ GPU_TWICE = rule(
     _ports("gpu: 0", "gpu: 1"),
     WARNING,
     why="In a rail-optimised network, all GPUs with the same number use the same rail, and so the same leaf. Several"
-    " planes of one rail may serve one GPU.",
+    " planes of one rail may serve one GPU. The port map of a preset is not reported.",
 )
 
 GPU_IDLE = rule(
@@ -92,7 +92,8 @@ def _profile_gpus(fabric: Fabric, variant: Variant, report: Report) -> None:
     """Report GPUs of a profile without a rail or with several, and distances that check nothing."""
     profile, bases = variant.profile, _bases(fabric)
     compute = {rail.name for rail in fabric.compute_rails}
-    servers: dict[int, str] = {}
+    published = profile.preset.path if profile.preset else None
+    servers: dict[int, tuple[str, bool]] = {}
     twice: list[tuple[Path, str]] = []
     for port in variant.ports.values():
         if port.rail not in bases:
@@ -101,9 +102,10 @@ def _profile_gpus(fabric: Fabric, variant: Variant, report: Report) -> None:
         path = port.paths.get("gpu", port.path)
         known = _known(profile, port, report)
         # A storage port can be near a GPU whose traffic with others takes a compute rail.
+        from_preset = published is not None and path[: len(published)] == published
         for gpu in known if port.rail in compute else ():
-            first = servers.setdefault(gpu, base)
-            if first != base:
+            first, both = servers.setdefault(gpu, (base, from_preset))
+            if first != base and not (both and from_preset):
                 twice.append((path, "GPU %d is served by %s and by %s" % (gpu, first, base)))
     if twice:
         path, message = twice[0]
