@@ -199,7 +199,7 @@ def _imex(fabric: Fabric, variants: Variants, domains: t.Mapping[str, t.Sequence
             message = "imex.daemon is host, and nvlink_domain is missing on %s" % first_of(
                 [n.name for n in outside], _SHOWN
             )
-            remedy = "set nvlink_domain, or remove imex from the settings of the node"
+            remedy = "set nvlink_domain, or set imex only for groups or profiles whose nodes have one"
             report.add(NO_DOMAIN, outside[0].path, message, remedy)
         unknown = [n for n in nodes if id(n) in in_domain and not (n.address and nvlink_model.is_ip(n.address))]
         if unknown:
