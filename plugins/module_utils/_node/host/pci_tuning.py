@@ -70,7 +70,7 @@ class PciTuning(PersistentSubsystem):
         spec = seen.spec = PciSpec({} if self._absent else self._options, self._system)
         seen.configs = {port.pci: Config(self._system, port.pci) for port in spec.ports}
         seen.bridges = self._bridges(spec.ports)
-        rows = [self._port_row(port, seen.configs[port.pci]) for port in spec.ports]
+        rows = [self._port_row(port, seen.configs[port.pci], spec) for port in spec.ports]
         findings = [{"port": None, "attribute": "gpus", "expected": "there", "found": each} for each in spec.missing]
         for port, row in zip(spec.ports, rows):
             findings += self._findings(port, row)
@@ -96,7 +96,7 @@ class PciTuning(PersistentSubsystem):
                         users.append(port)
         return [Bridge(each, Config(self._system, each), serves[each]) for each in sorted(serves)]
 
-    def _port_row(self, port: Port, config: Config) -> Row:
+    def _port_row(self, port: Port, config: Config, spec: PciSpec) -> Row:
         system = self._system
         link = pci.link(system, port.pci)
         port_path = pci.path(system, port.pci)
@@ -120,7 +120,7 @@ class PciTuning(PersistentSubsystem):
                 {
                     "gpu": int(number),
                     "pci": gpu,
-                    "distance": pci_tuning_spec.distance(system, port.pci, gpu),
+                    "distance": spec.distance(port.pci, gpu),
                     "bridges": pci_tuning_spec.between(port_path, pci.path(system, gpu)),
                 }
                 for number, gpu in port.gpus
