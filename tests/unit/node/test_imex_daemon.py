@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import typing as t
@@ -286,3 +287,19 @@ def test_a_symbolic_link_as_the_list_is_replaced_and_not_followed(tmp_path: Path
     run(node)
     assert (tmp_path / "etc/passwd").read_text() == "root\n"
     assert node.read_file(NODES) == TEXT and not (tmp_path / NODES.lstrip("/")).is_symlink()
+
+
+@pytest.mark.parametrize("daemon", ["host", "compute-domain"])
+def test_a_removal_after_interrupted_runs_restores_the_former_state(tmp_path: Path, daemon: str) -> None:
+    for present_at in range(6):
+        for absent_at in range(6):
+            node = Node(tmp_path / ("%d-%d" % (present_at, absent_at)), "enabled", active=True)
+            node.tree.write(NODES, "192.0.2.1")
+            for state, at in (("present", present_at), ("absent", absent_at)):
+                node.kill_at = len(node.operations) + at
+                with contextlib.suppress(Killed):
+                    run(node, daemon=daemon, state=state)
+            node.kill_at = None
+            run(node, daemon=daemon, state="absent")
+            found = (node.read_file(NODES), node.state, node.active_state, node.exists(RECORD))
+            assert found == ("192.0.2.1\n", "enabled", "active", False)
