@@ -89,6 +89,17 @@ def test_the_distance_of_a_gpu_is_that_of_the_dma_function(tmp_path: Path) -> No
     assert spec.distance("0000:03:00.0", "0008:06:00.0") != "PIX"
 
 
+def test_bridges_between_a_gpu_and_a_dma_function_are_those_of_its_nic(tmp_path: Path) -> None:
+    """ACS of these bridges decides whether the NIC reaches the GPU."""
+    machine = Machine(tmp_path, recorded("data-direct"))
+    # a GPU below another port of the switch of the DMA function
+    switch = machine.tree.real("0009:03:00.0").rpartition("/")[0].replace("/sys/devices/", "", 1)
+    gpu = machine.tree.function(switch + "/0009:02:01.0/0009:07:00.0", "0x030200", "10de", "2901")
+    spec = PciSpec({}, machine.tree.system())
+    assert spec.bridges("0000:03:00.0", gpu) == ["0009:02:01.0"]
+    assert spec.bridges("0002:03:00.0", gpu) == []
+
+
 def test_each_vital_product_data_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cards answer slowly, so the number of reads does not depend on the number of GPUs."""
     read, reads = vpd.read, []

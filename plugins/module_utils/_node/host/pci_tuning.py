@@ -69,7 +69,7 @@ class PciTuning(PersistentSubsystem):
         seen = Seen()
         spec = seen.spec = PciSpec({} if self._absent else self._options, self._system)
         seen.configs = {port.pci: Config(self._system, port.pci) for port in spec.ports}
-        seen.bridges = self._bridges(spec.ports)
+        seen.bridges = self._bridges(spec)
         rows = [self._port_row(port, seen.configs[port.pci], spec) for port in spec.ports]
         findings = [{"port": None, "attribute": "gpus", "expected": "there", "found": each} for each in spec.missing]
         for port, row in zip(spec.ports, rows):
@@ -85,12 +85,11 @@ class PciTuning(PersistentSubsystem):
         )
         return seen
 
-    def _bridges(self, ports: t.Sequence[Port]) -> list[Bridge]:
+    def _bridges(self, spec: PciSpec) -> list[Bridge]:
         serves: dict[str, list[Port]] = {}
-        for port in ports:
-            place = pci.path(self._system, port.pci)
+        for port in spec.ports:
             for _number, gpu in port.gpus:
-                for bridge in pci_tuning_spec.between(place, pci.path(self._system, gpu)):
+                for bridge in spec.bridges(port.pci, gpu):
                     users = serves.setdefault(bridge, [])
                     if port not in users:
                         users.append(port)
@@ -121,7 +120,7 @@ class PciTuning(PersistentSubsystem):
                     "gpu": int(number),
                     "pci": gpu,
                     "distance": spec.distance(port.pci, gpu),
-                    "bridges": pci_tuning_spec.between(port_path, pci.path(system, gpu)),
+                    "bridges": spec.bridges(port.pci, gpu),
                 }
                 for number, gpu in port.gpus
             ],

@@ -140,6 +140,11 @@ class PciSpec:
         """Return the distance from a GPU to a NIC or its DMA function, in the terms of ``nvidia-smi topo``."""
         return dma_functions.proximity(self._nics.of(nic), dma_functions.place(self._system, gpu))
 
+    def bridges(self, nic: str, gpu: str) -> list[str]:
+        """Return the bridges on the way from a GPU to a NIC and to its DMA functions, see :func:`between`."""
+        gpu_path = pci.path(self._system, gpu)
+        return [bridge for path, _numa_node in self._nics.of(nic) for bridge in between(path, gpu_path)]
+
     @staticmethod
     def _check_size(size: int | None, place: str, errors: list[RailyardError]) -> None:
         if size is not None and size not in SIZES:
