@@ -12,7 +12,7 @@ version_added: 0.2.0
 description:
   - IMEX shares GPU memory between the nodes of an NVLink domain, such as the compute trays of a GB200 NVL72.
   - Writes C(/etc/nvidia-imex/nodes_config.cfg), and enables and starts the service C(nvidia-imex). The daemon reads the
-    file only at its start, so a change of the file restarts it.
+    file only at its start, so a change of the file restarts it, also a change that others made while it ran.
   - With O(daemon=compute-domain), the DRA driver of NVIDIA runs the daemons. Then the service of the host is stopped,
     disabled and masked.
   - A daemon is not stopped while a program holds an IMEX channel open.

@@ -91,6 +91,24 @@ def test_imex_on_the_host_needs_ip_addresses() -> None:
     assert [each.code for each in outcome(nodes, more=", imex: {}").errors] == ["RY626"]
 
 
+def test_imex_without_any_domain_is_an_error() -> None:
+    """With domains, the setting of the fabric has no effect on nodes without one."""
+    nodes = "  tray-[01:18]: {profile: gb300, address: '10.9.0.[1:18]'}"
+    for kubernetes in (False, True):
+        found = outcome(nodes, more=", imex: {daemon: compute-domain}", kubernetes=kubernetes)
+        assert [each.code for each in found.errors] == ["RY625"]
+    found = outcome(BY_GROUP.replace(", groups: second", ""), GROUPS, ", imex: {}", kubernetes=True)
+    assert not found.errors
+
+
+def test_imex_of_the_groups_with_a_domain_is_enough() -> None:
+    """As RY625 proposes."""
+    groups = "groups: {first: {nvlink_domain: r1, imex: {daemon: host}}, second: {}}"
+    found = outcome(BY_GROUP, groups)
+    assert not found.errors
+    assert ["imex" in node for node in document(found)["nodes"]] == [True] * 18 + [False] * 18
+
+
 def test_a_domain_with_different_daemons_is_found() -> None:
     nodes = """\
   tray-01: {profile: gb300, nvlink_domain: r1, address: 10.9.0.1}

@@ -60,6 +60,13 @@ def test_a_node_that_differs_is_one_failure(world: World, state: Row, code: str,
     assert found in failure["found"]
 
 
+def test_a_node_whose_driver_lists_fewer_gpus_is_a_failure(world: World) -> None:
+    planned = len(t.cast(Row, world.plans["ai-2"])["gpus"])
+    del world.infos["ai-2"]["nvlink"]["gpus"][planned - 1 :]
+    failure = only_failure(world.document(), "RV449", "ai-2", None)
+    assert (failure["expected"], failure["found"]) == ("%d GPUs" % planned, "%d GPUs" % (planned - 1))
+
+
 def test_gpus_of_one_node_in_two_domains_are_a_failure(world: World) -> None:
     world.infos["ai-2"]["nvlink"]["gpus"][3]["clique"] = "7"
     only_failure(world.document(), "RV446", "ai-2", None)

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
 import typing as t
 from pathlib import Path
 
@@ -34,7 +37,8 @@ class Node(System):
         self.tree = Tree(root)
         self.state = state
         self.read_by_daemon: str | None = None
-        self.active = active
+        self.active_state = "active" if active else "inactive"
+        self.started = 0
         self.installed = True
         self.operations: list[str] = []
         self.kill_at: int | None = None
@@ -46,21 +50,31 @@ class Node(System):
         if verb == "show":
             if not self.installed:
                 return CommandResult(0, "LoadState=not-found\nActiveState=inactive\nUnitFileState=\n", "")
-            load = "masked" if self.state == "masked" else "loaded"
-            active = "active" if self.active else "inactive"
-            return CommandResult(0, "LoadState=%s\nActiveState=%s\nUnitFileState=%s\n" % (load, active, self.state), "")
+            load = "masked" if self.state.startswith("masked") else "loaded"
+            values = (load, self.active_state, self.state, self.started)
+            names = ("LoadState", "ActiveState", "UnitFileState", "ExecMainStartTimestampMonotonic")
+            return CommandResult(0, "".join("%s=%s\n" % each for each in zip(names, values)), "")
         self.do(verb)
         if verb == "start":
-            if self.state == "masked":
+            if self.state.startswith("masked"):
                 return CommandResult(1, "", "Unit nvidia-imex.service is masked.")
-            self.active, self.read_by_daemon = True, self.read_file(NODES)
+            if self.active_state not in ("active", "activating", "reloading"):
+                self.read_by_daemon = self.read_file(NODES)
+                self.started = int(time.monotonic() * 1e6)
+            self.active_state = "active"
         elif verb == "stop":
-            self.active = False
-        elif verb == "enable" and self.state == "masked":
+            self.active_state = "inactive"
+        elif verb == "enable" and self.state.startswith("masked"):
             return CommandResult(1, "", "Unit file is masked.")
+        elif verb == "unmask" and self.state == "masked-runtime" and argv[2] != "--runtime":
+            return CommandResult(0, "", "")
         elif not (verb == "disable" and self.state == "masked"):
             self.state = {"enable": "enabled", "disable": "disabled", "mask": "masked", "unmask": "disabled"}[verb]
         return CommandResult(0, "", "")
+
+    @property
+    def active(self) -> bool:
+        return self.active_state == "active"
 
     def do(self, operation: str) -> None:
         if self.kill_at is not None and len(self.operations) >= self.kill_at:
@@ -191,3 +205,101 @@ def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RailyardError, match="damaged"):
         run(node, state="absent")
     assert UNIT not in node.operations
+
+
+@pytest.mark.parametrize("state", ["activating", "deactivating", "failed", "reloading"])
+def test_a_daemon_that_starts_or_ends_is_stopped_before_its_list_changes(tmp_path: Path, state: str) -> None:
+    node = Node(tmp_path)
+    run(node)
+    node.active_state = state
+    run(node, nodes=ADDRESSES[:17])
+    assert (node.read_by_daemon, node.active_state) == (TEXT[: -len("10.9.0.18\n")], "active")
+
+
+@pytest.mark.parametrize("state", ["activating", "failed"])
+def test_a_daemon_that_does_not_stay_active_is_a_difference(tmp_path: Path, state: str) -> None:
+    """While systemd waits for the next attempt, a daemon that fails is in the state activating."""
+    node = Node(tmp_path)
+    run(node)
+    node.active_state = state
+    assert [(change.attribute, change.after) for change in run(node)] == [("active", True)]
+
+
+def test_a_daemon_that_others_started_before_the_list_changed_is_restarted(tmp_path: Path) -> None:
+    node = Node(tmp_path, "enabled")
+    node.tree.write(NODES, "192.0.2.1")
+    node.answer(["systemctl", "start"], 60)
+    node.tree.write(NODES, TEXT.rstrip("\n"))
+    one = run(node)
+    assert [(change.subject, change.attribute) for change in one] == [
+        (UNIT, "active"),
+        (UNIT, "nodes"),
+        (UNIT, "active"),
+    ]
+    assert node.read_by_daemon == TEXT and run(node) == []
+
+
+def test_a_list_with_a_time_in_the_future_restarts_the_daemon_once(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    run(node)
+    later = time.time() + 86400
+    os.utime(tmp_path / NODES.lstrip("/"), (later, later))
+    assert run(node)
+    assert run(node) == []
+
+
+@pytest.mark.parametrize("daemon", ["host", "compute-domain"])
+def test_a_mask_until_the_next_boot_is_replaced(tmp_path: Path, daemon: str) -> None:
+    node = Node(tmp_path, "masked-runtime")
+    run(node, daemon=daemon)
+    assert node.state == ("enabled" if daemon == "host" else "masked")
+    assert run(node, daemon=daemon) == []
+
+
+def test_an_empty_value_in_the_configuration_does_not_take_the_next_line(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.tree.write("/etc/nvidia-imex/config.cfg", "IMEX_NODE_CONFIG_FILE=\nLOG_LEVEL=4")
+    assert run(node)
+
+
+def test_removal_after_the_package_restores_the_file(tmp_path: Path) -> None:
+    node = Node(tmp_path, "enabled")
+    node.tree.write(NODES, "192.0.2.1")
+    run(node)
+    node.installed, node.active_state = False, "inactive"
+    run(node, state="absent")
+    assert node.read_file(NODES) == "192.0.2.1\n" and not node.exists(RECORD)
+    assert node.operations[-1] == "write %s" % NODES
+
+
+def test_a_record_with_another_type_is_an_error(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.tree.write(RECORD, '{"nodes": ["192.0.2.1"], "enabled": null, "active": false}')
+    with pytest.raises(RailyardError, match="damaged"):
+        run(node, state="absent")
+
+
+def test_a_symbolic_link_as_the_list_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.tree.write("/etc/passwd", "root")
+    (tmp_path / NODES.lstrip("/")).unlink()
+    (tmp_path / NODES.lstrip("/")).symlink_to(tmp_path / "etc/passwd")
+    run(node)
+    assert (tmp_path / "etc/passwd").read_text() == "root\n"
+    assert node.read_file(NODES) == TEXT and not (tmp_path / NODES.lstrip("/")).is_symlink()
+
+
+@pytest.mark.parametrize("daemon", ["host", "compute-domain"])
+def test_a_removal_after_interrupted_runs_restores_the_former_state(tmp_path: Path, daemon: str) -> None:
+    for present_at in range(6):
+        for absent_at in range(6):
+            node = Node(tmp_path / ("%d-%d" % (present_at, absent_at)), "enabled", active=True)
+            node.tree.write(NODES, "192.0.2.1")
+            for state, at in (("present", present_at), ("absent", absent_at)):
+                node.kill_at = len(node.operations) + at
+                with contextlib.suppress(Killed):
+                    run(node, daemon=daemon, state=state)
+            node.kill_at = None
+            run(node, daemon=daemon, state="absent")
+            found = (node.read_file(NODES), node.state, node.active_state, node.exists(RECORD))
+            assert found == ("192.0.2.1\n", "enabled", "active", False)

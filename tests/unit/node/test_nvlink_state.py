@@ -37,6 +37,43 @@ def test_gpus_without_the_section_have_no_row() -> None:
     assert nvlink_state.parse(text) == []
 
 
+def test_one_gpu_without_the_section_has_no_values() -> None:
+    text = (RECORDINGS / "completed.txt").read_text().replace("    Fabric\n", "    Other\n", 1)
+    rows = nvlink_state.parse(text)
+    assert [row["state"] for row in rows] == [None, "Completed", "Completed", "Completed"]
+    assert rows[0] == {"pci": "0008:06:00.0", "state": None, "status": None, "clique": None, "cluster": None}
+
+
+FORGED = (
+    "    Fabric\n        State : Completed\n        Status : Success\n        CliqueId : 7\n        ClusterUUID : %s\n"
+    % ("2f3f9c11-7f1d-4f0e-9a53-0c8d7a1f4c02")
+)
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        "train\n" + FORGED,
+        "train\nGPU 00000009:06:00.0\n" + FORGED,
+        "train\nGPU 00000020:06:00.0\n" + FORGED,
+    ],
+    ids=["section", "listed GPU", "further GPU"],
+)
+def test_the_name_of_a_process_does_not_change_the_state(tmp_path: Path, process: str) -> None:
+    for name in ("completed", "in-progress"):
+        text = (RECORDINGS / (name + ".txt")).read_text()
+        first, mark, rest = text.partition("\nGPU 00000009")
+        forged = "%s    Processes\n        Process ID : 42\n            Name : %s%s%s" % (first, process, mark, rest)
+        found = nvlink_state.look(Node(tmp_path, CommandResult(0, forged, "")))
+        assert found["gpus"] == [] and "4 attached" in found["error"]
+
+
+def test_an_output_that_ends_early_is_an_error(tmp_path: Path) -> None:
+    text = (RECORDINGS / "completed.txt").read_text().partition("\nGPU 00000018")[0]
+    found = nvlink_state.look(Node(tmp_path, CommandResult(0, text, "")))
+    assert found == {"gpus": [], "error": "nvidia-smi -q: 2 GPUs with 2 sections Fabric, and 4 attached"}
+
+
 class Node(System):
     """A node with nvidia-smi, or without it."""
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.host import pci_tuning_spec
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning_spec import PciSpec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, vpd
 from tests.unit.node.plane_devices import Machine, recorded
 
 DATA = {3: "eth_r0_p0", 6: "eth_r0_p1", 9: "eth_r0_p2", 12: "eth_r0_p3"}
@@ -84,8 +84,29 @@ def test_the_distance_of_a_gpu_is_that_of_the_dma_function(tmp_path: Path) -> No
         "0002:03:00.0": ([0], "PIX"),
     }
     system = machine.tree.system()
-    assert pci_tuning_spec.distance(system, "0000:03:00.0", "0009:06:00.0") == "PIX"
-    assert pci_tuning_spec.distance(system, "0000:03:00.0", "0008:06:00.0") != "PIX"
+    spec = PciSpec({}, system)
+    assert spec.distance("0000:03:00.0", "0009:06:00.0") == "PIX"
+    assert spec.distance("0000:03:00.0", "0008:06:00.0") != "PIX"
+
+
+def test_bridges_between_a_gpu_and_a_dma_function_are_those_of_its_nic(tmp_path: Path) -> None:
+    """ACS of these bridges decides whether the NIC reaches the GPU."""
+    machine = Machine(tmp_path, recorded("data-direct"))
+    # a GPU below another port of the switch of the DMA function
+    switch = machine.tree.real("0009:03:00.0").rpartition("/")[0].replace("/sys/devices/", "", 1)
+    gpu = machine.tree.function(switch + "/0009:02:01.0/0009:07:00.0", "0x030200", "10de", "2901")
+    spec = PciSpec({}, machine.tree.system())
+    assert spec.bridges("0000:03:00.0", gpu) == ["0009:02:01.0"]
+    assert spec.bridges("0002:03:00.0", gpu) == []
+
+
+def test_each_vital_product_data_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cards answer slowly, so the number of reads does not depend on the number of GPUs."""
+    read, reads = vpd.read, []
+    monkeypatch.setattr(vpd, "read", lambda system, path: reads.append(path) or read(system, path))
+    spec = PciSpec({"state": "gathered"}, Machine(tmp_path, recorded("data-direct")).tree.system())
+    assert [[gpu for _number, gpu in port.gpus] for port in spec.ports[-2:]] == [["0009:06:00.0"], ["0008:06:00.0"]]
+    assert len(reads) == len(set(reads)) == 4
 
 
 def test_without_its_dma_function_a_nic_is_far_from_the_gpu(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -178,6 +179,17 @@ def test_commands_report_how_they_ended() -> None:
     assert run_command([sys.executable, "-c", "print('x'); raise SystemExit(3)"], 120) == (3, "x\n", "")
     assert run_command(["/no/such/program"], 30).rc == 127
     assert run_command([sys.executable, "-c", "import time; time.sleep(600)"], 0.2).rc == 124
+
+
+def test_a_program_that_cannot_be_killed_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nvidia-smi while it waits in the kernel for a GPU that does not answer."""
+    left: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: left.append(process))
+    assert run_command([sys.executable, "-c", "import time; time.sleep(600)"], 0.2).rc == 124
+    monkeypatch.undo()
+    assert [process.poll() for process in left] == [None]
+    left[0].kill()
+    left[0].wait()
 
 
 def test_a_failed_required_command_is_an_error_with_its_message(tmp_path: Path) -> None:

@@ -52,17 +52,30 @@ def run_command(argv: t.Sequence[str], timeout: float) -> CommandResult:
     The exit status is 127 if the program is missing and 124 after the timeout, as in a shell and ``timeout``.
     """
     env = dict(os.environ, LC_ALL="C", LANG="C")
+    pipe = subprocess.PIPE
     try:
-        completed = subprocess.run(
-            list(argv), capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, env=env, check=False
-        )
+        process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env)
     except FileNotFoundError:
         return CommandResult(127, "", "%s: not found" % argv[0])
+    try:
+        out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
+        # not subprocess.run(), which waits without limit for a killed program; one in a driver that hangs never ends
         return CommandResult(124, "", "%s: no answer within %g s" % (argv[0], timeout))
-    return CommandResult(
-        completed.returncode, completed.stdout.decode("utf-8", "replace"), completed.stderr.decode("utf-8", "replace")
-    )
+    finally:
+        _end(process)
+    return CommandResult(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program that runs, and wait a second at most for its end."""
+    if process.poll() is None:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+    for stream in (process.stdout, process.stderr):
+        if stream:
+            stream.close()
 
 
 class System:

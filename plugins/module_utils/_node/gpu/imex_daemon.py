@@ -16,6 +16,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import time
 import typing as t
 from functools import partial
 
@@ -32,8 +33,10 @@ NODES = "/etc/nvidia-imex/nodes_config.cfg"
 RECORD = "/var/lib/railyard/imex.json"
 CHANNELS = "/dev/nvidia-caps-imex-channels/"
 HOST, COMPUTE_DOMAIN = "host", "compute-domain"
-_NODES_KEY = re.compile(r"^\s*IMEX_NODE_CONFIG_FILE\s*=\s*(\S+)\s*$", re.MULTILINE)
+_NODES_KEY = re.compile(r"^[ \t]*IMEX_NODE_CONFIG_FILE[ \t]*=[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 _SECONDS = 120.0
+_PROPERTIES = "LoadState,ActiveState,UnitFileState,ExecMainStartTimestampMonotonic"
+_MASKED = ("masked", "masked-runtime")
 
 SPEC: dict[str, t.Any] = {
     "daemon": {"type": "str", "choices": [HOST, COMPUTE_DOMAIN], "default": HOST},
@@ -51,22 +54,27 @@ class ImexDaemon(Subsystem):
         self._absent = options["state"] == "absent"
         self._on_host = options["daemon"] == HOST
         self._nodes: list[str] = list(options["nodes"] or ())
+        # whether it has a process, also while it starts; and whether the nodes file changed after its start
+        self._running = self._outdated = False
 
     def observe(self) -> State:
         unit = self._unit()
         text = self._system.read_file(NODES)
+        self._running = _is_running(unit)
+        self._outdated = self._running and self._system.modified(NODES) > _started(unit)
         return {
             "nodes": None if text is None else _addresses(text),
             "installed": unit.get("LoadState") in ("loaded", "masked"),
             "enabled": unit.get("UnitFileState") or None,
-            "active": unit.get("ActiveState") in ("active", "activating", "reloading"),
+            # not while it starts: one that fails again and again is "activating" most of the time
+            "active": unit.get("ActiveState") in ("active", "reloading"),
         }
 
     def _unit(self) -> dict[str, str]:
         """Return systemd's properties of the service; empty without systemd."""
         if not self._system.exists("/run/systemd/system"):
             return {}
-        argv = ["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", UNIT]
+        argv = ["systemctl", "show", "--property=" + _PROPERTIES, UNIT]
         output = self._system.check(argv, "see that systemd answers", timeout=60)
         return dict(line.partition("=")[::2] for line in output.splitlines())
 
@@ -105,20 +113,22 @@ class ImexDaemon(Subsystem):
     def _with_nodes(self, state: State, text: str | None, enabled: str | None, active: bool) -> list[Change]:
         """Return the changes to a nodes file (None: no file) and to a state of the service.
 
-        The daemon is stopped before the file changes. So a daemon that runs has always read the file, also after an
-        interrupted run.
+        The daemon is stopped before the file changes. So a daemon that this module started has read the file, also
+        after an interrupted run. One that others started before the last change of the file is restarted.
         """
-        present = self._system.read_file(NODES)
-        if present == text:
+        same = self._system.read_file(NODES) == text
+        if same and not (active and self._outdated):
             return self._service(state, enabled, active)
         changes = []
-        if state["active"]:
+        if self._running:
             changes.append(self._stop(STEP))
+        # also with the same text: a file with a time in the future would restart the daemon in each run
         write = partial(self._write, text)
         after = None if text is None else _addresses(text)
         # a setting of the daemon that runs, and not only of the next boot
-        changes.append(Change(NODES, "nodes", state["nodes"], after, self._recorded(write), kind=SETTING))
-        return changes + self._service(dict(state, active=False), enabled, active, STEP if state["active"] else "")
+        place, before = (UNIT, None) if same else (NODES, state["nodes"])
+        changes.append(Change(place, "nodes", before, after, self._recorded(write), kind=SETTING))
+        return changes + self._service(state, enabled, active, stopped=self._running)
 
     def _write(self, text: str | None) -> None:
         if text is None:
@@ -126,22 +136,22 @@ class ImexDaemon(Subsystem):
         else:
             self._system.write_file(NODES, text)
 
-    def _service(self, state: State, enabled: str | None, active: bool, kind: str = "") -> list[Change]:
-        """Return the changes of the service. ``kind``: of its start; a step if the daemon ran before."""
+    def _service(self, state: State, enabled: str | None, active: bool, stopped: bool = False) -> list[Change]:
+        """Return the changes of the service. ``stopped``: whether another change stops it, and its start is a step."""
         changes = []
         now = state["enabled"]
-        if state["active"] and not active:
+        if self._running and not active and not stopped:
             changes.append(self._stop())
         if enabled and now != enabled:
-            verbs = [["unmask"]] if now == "masked" else []
+            verbs = [["unmask"], ["unmask", "--runtime"]] if now in _MASKED else []
             verbs += [{"enabled": ["enable"], "masked": ["mask"], "disabled": ["disable"]}.get(enabled, [])]
             if enabled == "masked" and now == "enabled":
                 verbs.insert(0, ["disable"])
             run = partial(self._systemctl, [verb for verb in verbs if verb])
             changes.append(Change(UNIT, "enabled", now, enabled, self._recorded(run)))
-        if active and not state["active"]:
+        if active and (stopped or not state["active"]):
             act = self._recorded(partial(self._systemctl, [["start"]]))
-            changes.append(Change(UNIT, "active", False, True, act, kind=kind))
+            changes.append(Change(UNIT, "active", False, True, act, kind=STEP if stopped else ""))
         return changes
 
     def _stop(self, kind: str = "") -> Change:
@@ -161,7 +171,8 @@ class ImexDaemon(Subsystem):
                 continue
             directory = "/proc/%s/fd" % entry
             files = [
-                self._system.link_target("%s/%s" % (directory, fd)) or "" for fd in self._system.listdir(directory)
+                self._system.link_target("%s/%s" % (directory, fd), complete=True) or ""
+                for fd in self._system.listdir(directory, complete=True)
             ]
             if any(file.startswith(CHANNELS) for file in files):
                 found.append("%s (pid %s)" % (network_namespaces.command(self._system, int(entry)), entry))
@@ -182,7 +193,7 @@ class ImexDaemon(Subsystem):
                 row = {
                     "nodes": self._system.read_file(NODES),
                     "enabled": unit.get("UnitFileState") or None,
-                    "active": unit.get("ActiveState") == "active",
+                    "active": _is_running(unit),
                 }
                 self._system.write_file(RECORD, json.dumps(row) + "\n", mode=0o600)
             act()
@@ -197,15 +208,29 @@ class ImexDaemon(Subsystem):
         try:
             row = json.loads(text)
             nodes, enabled, active = row["nodes"], row["enabled"], bool(row["active"])
+            if not isinstance(nodes, (str, type(None))):
+                raise TypeError
         except (ValueError, KeyError, TypeError):
             remedy = "set the service %s by hand, and remove the file" % UNIT
             raise RailyardError("the record of the former state is damaged", RECORD, remedy) from None
         forget = Change(RECORD, "record", "present", None, partial(self._system.remove_file, RECORD))
         if not state["installed"]:
-            return [forget]
+            # the package was removed since: there is no service to restore
+            enabled, active = None, False
         if enabled not in ("enabled", "disabled", "masked"):
             enabled = None
         return [*self._with_nodes(state, nodes, enabled, active), forget]
+
+
+def _is_running(unit: t.Mapping[str, str]) -> bool:
+    return unit.get("ActiveState", "inactive") not in ("inactive", "failed")
+
+
+def _started(unit: t.Mapping[str, str]) -> float:
+    """Return when the daemon was started, in nanoseconds since 1970; infinity if systemd does not report it."""
+    text = unit.get("ExecMainStartTimestampMonotonic", "")
+    started = int(text) if text.isdigit() else 0
+    return (time.time() - time.monotonic()) * 1e9 + started * 1e3 if started else float("inf")
 
 
 def _addresses(text: str) -> list[str]:

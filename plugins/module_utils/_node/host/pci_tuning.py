@@ -69,8 +69,8 @@ class PciTuning(PersistentSubsystem):
         seen = Seen()
         spec = seen.spec = PciSpec({} if self._absent else self._options, self._system)
         seen.configs = {port.pci: Config(self._system, port.pci) for port in spec.ports}
-        seen.bridges = self._bridges(spec.ports)
-        rows = [self._port_row(port, seen.configs[port.pci]) for port in spec.ports]
+        seen.bridges = self._bridges(spec)
+        rows = [self._port_row(port, seen.configs[port.pci], spec) for port in spec.ports]
         findings = [{"port": None, "attribute": "gpus", "expected": "there", "found": each} for each in spec.missing]
         for port, row in zip(spec.ports, rows):
             findings += self._findings(port, row)
@@ -85,18 +85,17 @@ class PciTuning(PersistentSubsystem):
         )
         return seen
 
-    def _bridges(self, ports: t.Sequence[Port]) -> list[Bridge]:
+    def _bridges(self, spec: PciSpec) -> list[Bridge]:
         serves: dict[str, list[Port]] = {}
-        for port in ports:
-            place = pci.path(self._system, port.pci)
+        for port in spec.ports:
             for _number, gpu in port.gpus:
-                for bridge in pci_tuning_spec.between(place, pci.path(self._system, gpu)):
+                for bridge in spec.bridges(port.pci, gpu):
                     users = serves.setdefault(bridge, [])
                     if port not in users:
                         users.append(port)
         return [Bridge(each, Config(self._system, each), serves[each]) for each in sorted(serves)]
 
-    def _port_row(self, port: Port, config: Config) -> Row:
+    def _port_row(self, port: Port, config: Config, spec: PciSpec) -> Row:
         system = self._system
         link = pci.link(system, port.pci)
         port_path = pci.path(system, port.pci)
@@ -120,8 +119,8 @@ class PciTuning(PersistentSubsystem):
                 {
                     "gpu": int(number),
                     "pci": gpu,
-                    "distance": pci_tuning_spec.distance(system, port.pci, gpu),
-                    "bridges": pci_tuning_spec.between(port_path, pci.path(system, gpu)),
+                    "distance": spec.distance(port.pci, gpu),
+                    "bridges": spec.bridges(port.pci, gpu),
                 }
                 for number, gpu in port.gpus
             ],

@@ -69,6 +69,7 @@ class PciSpec:
         self._known = {str(number): address for number, address in (options.get("gpus") or {}).items()}
         self._size = options.get("max_read_request")
         self._found = pci.gpu_functions(system)
+        self._nics = dma_functions.NicPlaces(system)
         errors: list[RailyardError] = []
         self._check_size(self._size, "max_read_request", errors)
         self.ports: list[Port] = []
@@ -129,23 +130,26 @@ class PciSpec:
         return None
 
     def _nearest(self, function: str) -> Port:
-        distances = {gpu: distance(self._system, function, gpu) for gpu in self._found}
+        distances = {gpu: self.distance(function, gpu) for gpu in self._found}
         best = min(distances.values(), key=pci.PROXIMITIES.index) if distances else None
         near = [(str(number), gpu) for number, gpu in enumerate(self._found) if distances[gpu] == best]
         netdevs = self._system.listdir(pci.attribute(function, "net"))
         return Port(function, function, netdevs[0] if netdevs else None, near, None, {})
+
+    def distance(self, nic: str, gpu: str) -> str:
+        """Return the distance from a GPU to a NIC or its DMA function, in the terms of ``nvidia-smi topo``."""
+        return dma_functions.proximity(self._nics.of(nic), dma_functions.place(self._system, gpu))
+
+    def bridges(self, nic: str, gpu: str) -> list[str]:
+        """Return the bridges on the way from a GPU to a NIC and to its DMA functions, see :func:`between`."""
+        gpu_path = pci.path(self._system, gpu)
+        return [bridge for path, _numa_node in self._nics.of(nic) for bridge in between(path, gpu_path)]
 
     @staticmethod
     def _check_size(size: int | None, place: str, errors: list[RailyardError]) -> None:
         if size is not None and size not in SIZES:
             known = ", ".join(str(each) for each in SIZES)
             errors.append(RailyardError("%d is not a size of a read request" % size, place, "give one of " + known))
-
-
-def distance(system: System, nic: str, gpu: str) -> str:
-    """Return the distance from a GPU to a NIC or its DMA function, in the terms of ``nvidia-smi topo``."""
-    places = [dma_functions.place(system, each) for each in (nic, *dma_functions.of_nic(system, nic))]
-    return dma_functions.proximity(places, dma_functions.place(system, gpu))
 
 
 def between(one: t.Sequence[str], other: t.Sequence[str]) -> list[str]:

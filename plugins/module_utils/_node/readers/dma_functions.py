@@ -54,15 +54,25 @@ def by_uuid(system: System) -> dict[str, list[str]]:
     return found
 
 
-def of_nic(system: System, nic: str) -> list[str]:
-    """Return the DMA functions of a NIC."""
-    found = by_uuid(system)
-    return found.get(uuid_of(system, nic) or "", []) if found else []
-
-
 def place(system: System, pci: str) -> Place:
     """Return the path of a function from the root complex, and its NUMA node."""
     return pci_functions.path(system, pci), pci_functions.numa_node(system, pci)
+
+
+class NicPlaces:
+    """The places of NICs and of their DMA functions. Each Vital Product Data is read once, because that is slow."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._by_uuid = by_uuid(system)
+        self._found: dict[str, list[Place]] = {}
+
+    def of(self, nic: str) -> list[Place]:
+        """Return the place of a NIC, and those of its DMA functions."""
+        if nic not in self._found:
+            more = self._by_uuid.get(uuid_of(self._system, nic) or "", []) if self._by_uuid else []
+            self._found[nic] = [place(self._system, each) for each in (nic, *more)]
+        return self._found[nic]
 
 
 def proximity(places: t.Iterable[Place], gpu: Place) -> str:

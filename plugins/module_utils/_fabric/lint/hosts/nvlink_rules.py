@@ -155,7 +155,7 @@ def _places(name: str, nodes: t.Sequence[Node], report: Report) -> None:
 
 
 NO_DOMAIN = rule(
-    "RY625 imex-without-domain: IMEX daemon on the host of a node without an NVLink domain",
+    "RY625 imex-without-domain: IMEX daemon of a node without an NVLink domain",
     _HOST + _RAILS + _NODES % "",
     _HOST + _RAILS + _NODES % _DOMAIN,
 )
@@ -190,17 +190,20 @@ def _imex(fabric: Fabric, variants: Variants, domains: t.Mapping[str, t.Sequence
     in_domain = {id(node) for nodes in domains.values() for node in nodes}
     warned = False
     for variant in variants:
-        if nvlink_model.imex_daemon(fabric, variant) != nvlink_model.HOST:
+        daemon = nvlink_model.imex_daemon(fabric, variant)
+        # the service of a node without a domain can stay as it is, but a file without domains sets nothing
+        if daemon is None or (daemon != nvlink_model.HOST and domains):
             continue
         setting = variant.host[host_model.IMEX].get("daemon")
         nodes = variants.nodes_of(variant)
         outside = [node for node in nodes if id(node) not in in_domain]
         if outside:
-            message = "imex.daemon is host, and nvlink_domain is missing on %s" % first_of(
-                [n.name for n in outside], _SHOWN
-            )
-            remedy = "set nvlink_domain, or remove imex from the settings of the node"
+            names = first_of([node.name for node in outside], _SHOWN)
+            message = "imex.daemon is %s, and nvlink_domain is missing on %s" % (daemon, names)
+            remedy = "set nvlink_domain, or set imex only for groups or profiles whose nodes have one"
             report.add(NO_DOMAIN, outside[0].path, message, remedy)
+        if daemon != nvlink_model.HOST:
+            continue
         unknown = [n for n in nodes if id(n) in in_domain and not (n.address and nvlink_model.is_ip(n.address))]
         if unknown:
             names = first_of([node.name for node in unknown], _SHOWN)

@@ -368,7 +368,7 @@ NODE_CODES = (
     ),
     Code(
         *("RV449", "nvlink-unreadable", "driver", "the NVLink state of the GPUs cannot be read"),
-        cause="the GPU driver is not loaded, or nvidia-smi is missing",
+        cause="the GPU driver is not loaded or does not list a GPU, or nvidia-smi is missing or hangs",
         remedy="run 'nvidia-smi -q' on the node",
         playbook=None,
         after=(),

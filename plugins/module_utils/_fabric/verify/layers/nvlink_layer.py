@@ -53,6 +53,10 @@ def _of_node(run: Run, report: NodeReport, state: Row) -> Identity | None:
             found = state["error"] or "no GPU with a section Fabric"
             run.fail("RV449", report.name, None, "nvidia-smi", expected="the state of each GPU", found=found)
         return None
+    count, planned = len(state["gpus"]), len(report.plan.get("gpus") or ())
+    if count < planned:
+        run.fail("RV449", report.name, None, "nvidia-smi", expected="%d GPUs" % planned, found="%d GPUs" % count)
+        return None
     broken = [row for row in state["gpus"] if not _is_ready(row)]
     if broken:
         row = broken[0]
