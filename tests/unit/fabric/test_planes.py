@@ -455,3 +455,18 @@ def test_planes_of_one_node_on_other_functions(form: str) -> None:
     assert (two["pci"], two["netdev"]) == ("0000:09:00.0", name)
     again = lint(write(plan.fabric).encode()).plan
     assert again and again.document() == document
+
+
+@pytest.mark.parametrize(
+    ("name", "rails"),
+    [
+        ("hgx-b300-planes", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("vera-rubin", [0, 0, 1, 1, 2, 2, 3, 3]),
+        ("gb300-rack", [0, 1, 2, 3]),
+    ],
+)
+def test_nccl_gets_the_rail_of_each_nic(name: str, rails: list[int]) -> None:
+    """The NICs of a rail have its number. Planes that the NIC balances have none."""
+    node = planned((INVENTORIES / name / "fabric.yml").read_bytes())["nodes"][0]
+    found = port_view.hca_ports(port_view.compute_ports(node["ports"]))
+    assert [(each.rail, each.plane) for each in found] == [(rail, None) for rail in rails]
