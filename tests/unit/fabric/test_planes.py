@@ -431,15 +431,6 @@ def test_one_listed_plane_is_a_function_or_port_of_its_own() -> None:
     assert found.code == "RY441" and found.remedy.startswith("write its RDMA port as rdma: DEVICE:N")
 
 
-@pytest.mark.parametrize("own", [{"netdev": "r1"}, {}])
-def test_a_function_has_one_netdev(own: Row) -> None:
-    """The interface is that of plane 1, unless the port names another function."""
-    port = {**OF_FUNCTIONS, "pci": FUNCTIONS[0]["pci"], **own}
-    assert [code for code in codes(file(port)) if code == "RY442"] == ["RY442"]
-    port = {**OF_FUNCTIONS, **FUNCTIONS[0]}
-    assert codes(file(port)) == []
-
-
 @pytest.mark.parametrize("form", ["functions", "ports", "internal"])
 def test_planes_of_one_node_on_other_functions(form: str) -> None:
     """The interface of this node is that of its own first plane, and not that of the profile's."""

@@ -128,12 +128,6 @@ def _check(rail: Rail, port: Port, report: Report) -> None:
         message = "the functions of planes are listed below a VLAN of %s" % port.rail
         report.add(NUMBER, path, message, "write the netdev of the NIC beside vlan, and the RDMA ports of the planes")
     _duplicates(port, report)
-    first = port.planes[0].function
-    if first and first.pci and first.pci == port.pci and first.netdev and first.netdev != port.netdev:
-        message = "%s has %s at the port, and the netdev %s at plane 1" % (
-            *(port.pci, "the netdev %s" % port.netdev if port.netdev else "no netdev", first.netdev),
-        )
-        report.add(TWICE, port.paths.get("netdev", path), message, "remove pci and netdev beside planes")
     cards = _cards_of([port])
     if len(cards) > 1 and not report.within(path):
         message = "the planes of %s are functions of %s" % (port.rail, " and ".join(cards))
