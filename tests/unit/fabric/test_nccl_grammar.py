@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import typing as t
 from pathlib import Path
@@ -65,7 +66,9 @@ def planned(text: str) -> Plan:
 
 
 def with_version(text: str, version: str | None) -> str:
-    """The file with the version of NCCL in the section ``nccl`` of its fabric."""
+    """The file with this version of NCCL in the section ``nccl`` of its fabric, in place of its own."""
+    text = re.sub(r'\n  nccl: \{version: "[\d.]+"\}', "", text)
+    text = re.sub(r'(\n  nccl: \{file: true), version: "[\d.]+"\}', r"\1}", text)
     if version is None:
         return text
     if "  nccl: {file: true}" in text:

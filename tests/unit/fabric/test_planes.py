@@ -374,3 +374,90 @@ def test_no_address_table_or_leaf_port_is_planned_twice(shape: tuple[int, int, i
     assert len(set(cables)) == len(cables) == count * nics * planes * nodes
     text = write(lint(raw).plan.fabric)  # type: ignore[union-attr]
     assert planned(text.encode()) == document
+
+
+_SUBNET = {"subnet": "10.1.0.0/24", "pods": ".1-.100", "hosts": ".201-.250"}
+
+
+@pytest.mark.parametrize(
+    ("planes", "code"),
+    [
+        (0, "RY419"),
+        (True, "RY419"),
+        ({"count": 16, "balancing": "hardware"}, "RY419"),
+        ({"balancing": "hardware"}, "RY111"),
+        ({"count": 4, "balancing": "hw"}, "RY114"),
+    ],
+)
+def test_wrong_planes_of_a_rail_are_the_only_finding(planes: t.Any, code: str) -> None:
+    """The list of planes at its port is not the cause."""
+    assert codes(file(OF_PORTS, {"planes": planes, **_SUBNET})) == [code]
+
+
+@pytest.mark.parametrize(
+    ("rail", "other"),
+    [
+        ({"nics": 2, "subnet": "10.{c}.0.0/24"}, "gpu01n1"),
+        ({"planes": 2, "subnet": "10.{p}.0.0/24"}, "gpu01p2"),
+        ({"nics": 2, "planes": 2, "subnet": "10.{c}.{p}.0/24"}, "gpu01n2p1"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_rail_with_the_name_of_a_part_of_another_is_reported(rail: Row, other: str, first: bool) -> None:
+    rails = {"gpu01": {**rail, "hosts": ".201-.250"}, other: {"subnet": "10.9.0.0/24", "hosts": ".201-.250"}}
+    rails = rails if first else dict(reversed(list(rails.items())))
+    found = [each for each in lint(file(ONE, more={"rails": rails})).findings if each.code == "RY202"]
+    assert [each.message for each in found] == ["%s is also the name of a NIC or plane of gpu01" % other]
+
+
+def test_two_rails_may_not_have_parts_of_one_name() -> None:
+    rails = {
+        "gpu01": {"nics": 2, "planes": 2, "subnet": "10.{c}.{p}.0/24", "hosts": ".201-.250"},
+        "gpu01n1": {"planes": 2, "subnet": "10.9.{p}.0/24", "hosts": ".201-.250"},
+    }
+    found = [each for each in lint(file(ONE, more={"rails": rails})).findings if each.code == "RY202"]
+    assert found and found[0].message == "gpu01n1p1 is a part of gpu01, and of gpu01n1"
+
+
+def test_a_port_of_a_rail_with_parts_is_not_misspelt() -> None:
+    rail = {"nics": 2, "subnet": "10.{c}.0.0/24", "hosts": ".201-.250"}
+    (found,) = [each for each in lint(file(ONE, rail)).findings if each.code == "RY402"]
+    assert found.remedy == "write a port for each of gpu01n1, gpu01n2"
+
+
+def test_one_listed_plane_is_a_function_or_port_of_its_own() -> None:
+    raw = file({**ONE, "planes": [3]}, {"planes": {"count": 1, "balancing": "hardware"}, **_SUBNET})
+    (found,) = lint(raw).findings
+    assert found.code == "RY441" and found.remedy.startswith("write its RDMA port as rdma: DEVICE:N")
+
+
+@pytest.mark.parametrize("form", ["functions", "ports", "internal"])
+def test_planes_of_one_node_on_other_functions(form: str) -> None:
+    """The interface of this node is that of its own first plane, and not that of the profile's."""
+    name = "r1p1" if form == "functions" else "r1"
+    own = [{"pci": "0000:09:00.%d" % at, "netdev": "own%d" % at if at else name} for at in range(4)]
+    override = {"ai-2": {"profile": "hgx", "unit": "su1", "ports": {"gpu01": {"planes": own}}}}
+    nodes = {"ai-1": {"profile": "hgx", "unit": "su1"}, **override}
+    plan = lint(file(FORMS[form], more={"nodes": nodes})).plan
+    assert plan
+    document = plan.document()
+    one, two = (node["ports"][0] for node in document["nodes"])
+    assert (one["pci"], one["netdev"]) == ("0000:03:00.0", name)
+    assert (two["pci"], two["netdev"]) == ("0000:09:00.0", name)
+    again = lint(write(plan.fabric).encode()).plan
+    assert again and again.document() == document
+
+
+@pytest.mark.parametrize(
+    ("name", "rails"),
+    [
+        ("hgx-b300-planes", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("vera-rubin", [0, 0, 1, 1, 2, 2, 3, 3]),
+        ("gb300-rack", [0, 1, 2, 3]),
+    ],
+)
+def test_nccl_gets_the_rail_of_each_nic(name: str, rails: list[int]) -> None:
+    """The NICs of a rail have its number. Planes that the NIC balances have none."""
+    node = planned((INVENTORIES / name / "fabric.yml").read_bytes())["nodes"][0]
+    found = port_view.hca_ports(port_view.compute_ports(node["ports"]))
+    assert [(each.rail, each.plane) for each in found] == [(rail, None) for rail in rails]

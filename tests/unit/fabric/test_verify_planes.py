@@ -333,6 +333,54 @@ def test_a_slow_plane_is_named(kind: str) -> None:
     assert world.document()["degraded_rails"] == []
 
 
+# -- bandwidth
+
+
+@pytest.mark.parametrize(
+    ("kind", "floor"), [("ports", 640), ("functions", 640), ("bond", 640), ("inside", 160)], ids=KINDS
+)
+def test_the_bandwidth_floor_is_that_of_all_planes(kind: str, floor: int) -> None:
+    """An InfiniBand device reports its own rate, not that of each plane."""
+    world = Planes(kind)
+    for info in world.infos.values():
+        for row in info["nics"]:
+            row["pcie"] = {"speed": 64.0, "width": 16}
+    for node in world.plans:
+        for rail in ("gpu01", "gpu02"):
+            for transfer in world.transfers(node, rail):
+                transfer["gbits"] = 780.0
+    assert codes(world) == []
+    # half of the planes carry traffic, though all have a link
+    for transfer in world.transfers(NODE, RAIL):
+        transfer["gbits"] = floor - 10.0
+    failure = only_failure(world.document(), "RV853", NODE, RAIL)
+    assert (failure["expected"], failure["found"]) == ("%d Gb/s or more" % floor, "%d.0 Gb/s" % (floor - 10))
+    assert "over all planes" in failure["cause"]
+    # with PCIe of a quarter of the speed, this is the limit
+    for row in world.infos[NODE]["nics"]:
+        row["pcie"] = {"speed": 16.0, "width": 16}
+    assert codes(world) == ([] if floor > 160 else [("RV853", NODE, RAIL)])
+
+
+@pytest.mark.parametrize("kind", ["ports", "functions", "bond"])
+def test_a_lost_plane_lowers_the_floor(kind: str) -> None:
+    """Also that of the other node of the pair: between nodes without plane 1 and without plane 2, two planes remain."""
+    world = Planes(kind, 2)
+    for info in world.infos.values():
+        for row in info["nics"]:
+            row["pcie"] = {"speed": 64.0, "width": 16}
+    for transfer in world.transfers(NODE, "gpu02"):
+        transfer["gbits"] = 780.0
+    world.cut(1)
+    world.cut(2, node="ai-1")
+    for transfer in world.transfers(NODE, RAIL):
+        transfer["gbits"] = 330.0
+    assert {code for code, _node, _rail in codes(world)} == {"RV422"}
+    for transfer in world.transfers(NODE, RAIL):
+        transfer["gbits"] = 310.0
+    assert {code for code, _node, _rail in codes(world)} == {"RV422", "RV853"}
+
+
 def test_a_plane_that_is_set_down_has_another_remedy() -> None:
     for kind in ("functions", "bond"):
         world = Planes(kind)

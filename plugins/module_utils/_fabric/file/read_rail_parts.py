@@ -103,7 +103,8 @@ def _planes(section: Section, report: Report) -> _Planes:
     own.done()
     if count is None:
         return _Planes()
-    if balancing == HARDWARE:
+    if balancing == HARDWARE or (balancing is None and own.has("balancing")):
+        # software is the default, so a misspelt value is probably hardware
         return _Planes(device_planes=count)
     return _Planes([None] * count, has_field=True)
 

@@ -246,6 +246,13 @@ class _Reader:
         own_name = name + ("n%d" % part.nic if part.nics > 1 else "") + ("p%d" % part.plane if part.planes > 1 else "")
         rail = Rail(own_name, len(self.fabric.rails) + 1, path, name, number, part.plane, part.planes)
         rail.nic, rail.nics, rail.device_planes = part.nic, part.nics, part.device_planes
+        same = next((each for each in self.fabric.rails if each.name == own_name and each.base != name), None)
+        if same:
+            message = "%s is a part of %s, and of %s" % (own_name, shown(same.base), shown(name))
+            if own_name in (same.base, name):
+                whole = same.base if own_name == name else name
+                message = "%s is also the name of a NIC or plane of %s" % (shown(own_name), shown(whole))
+            self.report.add(RAIL_NAME, path, message, "rename one of the rails")
         self.fabric.rails.append(rail)
         if rail.number > MAX_RAILS:
             self._too_many(rail.number)

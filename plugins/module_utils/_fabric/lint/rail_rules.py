@@ -64,10 +64,10 @@ _SHARED_OWNERS = (
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    rails = [rail.name for rail in fabric.rails]
+    rails = {rail.name: rail.base for rail in fabric.rails}
     bases = {rail.name: "%s %d" % (rail.base, rail.nic) for rail in fabric.rails}
     if any(report.has(rail.path) or report.has(rail.path + ("planes",)) for rail in fabric.rails):
-        rails = []  # references to unreadable rails are not checked
+        rails = {}  # references to unreadable rails are not checked
     owners: dict[str, list[Node]] = {}
     for node in fabric.nodes:
         if node.profile is not None:
@@ -131,12 +131,17 @@ RAIL_UNKNOWN = rule(
 )
 
 
-def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
+def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Mapping[str, str], report: Report) -> None:
+    """Report ports on undefined rails. ``rails``: name -> its base."""
     for name, port in ports.items():
         if port and rails and name not in rails:
             near = nearest(name, [rail for rail in rails if rail not in ports])
             remedy = "write %s" % near if near else "define the rail, or remove the port"
-            report.add(RAIL_UNKNOWN, port.path, "undefined rail %s%s" % (shown(name), did_you_mean(near)), remedy)
+            message = "undefined rail %s%s" % (shown(name), did_you_mean(near))
+            if name in rails.values():
+                message = "%s has several NICs or planes, which have a port each" % shown(name)
+                remedy = "write a port for each of %s" % ", ".join(rail for rail, base in rails.items() if base == name)
+            report.add(RAIL_UNKNOWN, port.path, message, remedy)
 
 
 PORT_UNFOUND = rule(
@@ -178,7 +183,7 @@ nodes:
 )
 
 
-def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Report) -> None:
+def _overrides(node: Node, variant: Variant, rails: t.Mapping[str, str], report: Report) -> None:
     """Report overrides of a node without effect, and those that do not identify a port."""
     profile = variant.profile
     own = {rail: port for rail, port in node.ports.items() if rail not in variant.ports}
@@ -198,7 +203,7 @@ def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Rep
             report.add(PORT_UNFOUND, path, message, "set netdev or pci of the port")
 
 
-def _has_undefined_rails(profile: Profile, rails: t.Sequence[str]) -> bool:
+def _has_undefined_rails(profile: Profile, rails: t.Collection[str]) -> bool:
     return any(name not in rails for name in profile.ports)
 
 

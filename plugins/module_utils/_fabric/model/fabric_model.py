@@ -237,7 +237,8 @@ class Port(t.NamedTuple):
     def with_base(self, base: Port | None) -> Port:
         """Return the port with the values of ``base`` for keys that it does not set.
 
-        A bond or VLAN of both is merged by its keys. A bond replaces the keys that identify the function of ``base``.
+        A bond or VLAN of both is merged by its keys. A bond, and planes that are functions, replace the keys that
+        identify the function of ``base``.
         """
         if base is None:
             return self
@@ -245,6 +246,10 @@ class Port(t.NamedTuple):
         values[1] = self.path
         if self.bond and not base.bond:
             values = [None if name in FUNCTION_KEYS else value for name, value in zip(Port._fields, values)]
+        elif self.planes and self.planes[0].function and not base.bond:
+            # the reader has set those of the first plane
+            own = self._asdict()
+            values = [own[name] if name in FUNCTION_KEYS else value for name, value in zip(Port._fields, values)]
         for key in self.keys:
             for index in _FIELDS[key]:
                 values[index] = self[index]

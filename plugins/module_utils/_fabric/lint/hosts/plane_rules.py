@@ -48,7 +48,7 @@ NAMELESS = rule(
     why="The numbers are those of the ports of one RDMA device, which verify reads.",
 )
 
-_FUNCTIONS = 'planes: [{pci: "0000:0b:00.0", netdev: nic1}, {pci: "0000:0b:00.1", netdev: nic2}]'
+_FUNCTIONS = 'planes: [{pci: "0000:0b:00.0", netdev: enp11s0f0np0}, {pci: "0000:0b:00.1"}]'
 _INFINIBAND = "fabric: {name: ai, attachment: ipoib, provider: spiderpool, mtu: 4092}\n"
 
 UNSUPPORTED = rule(
@@ -101,7 +101,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 def _check(rail: Rail, port: Port, report: Report) -> None:
     listed = port.bond.members if port.bond and rail.device_planes > 1 else port.planes
     path = port.paths.get("bond" if port.bond else "planes", port.path)
-    if not listed or report.within(path):
+    if not listed or report.within(path) or report.within(rail.path + ("planes",)):
         return
     if port.bond and port.planes:
         message = "the members of the bond are the planes of %s" % port.rail
@@ -109,6 +109,8 @@ def _check(rail: Rail, port: Port, report: Report) -> None:
     elif rail.device_planes == 1:
         message = "%s has planes, and %s has none that its NIC balances" % (port.rail, rail.base)
         remedy = "write planes: {count: %d, balancing: hardware} at %s" % (len(listed), rail.base)
+        if len(listed) == 1:
+            remedy = "write its RDMA port as rdma: DEVICE:N, or its function at the port, and remove planes"
         if rail.planes > 1:
             message = "each plane of %s is planned as a rail" % rail.base
             remedy = (

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     functions,
     leaf_of,
     link_layer_of,
+    planes_of,
     qos_of,
     rails_of_network,
 )
@@ -22,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import device_name
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers, plane_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
     Probe,
     blamed,
@@ -52,6 +53,9 @@ _GPU_CAUSE = "the NIC does not reach the GPU's memory (docs/gpudirect.md), or UD
 _IB_CAUSE = (
     "the subnet manager has no route between the two, their partitions differ, a device is broken, or, where the two "
     "did not meet, TCP between the nodes' management addresses is filtered"
+)
+_PLANES_CAUSE = (
+    "the NIC does not distribute packets over all planes, congestion or pause frames (QoS), or a PCIe bottleneck"
 )
 # The number of nodes that a line names.
 _NAMED = 4
@@ -277,7 +281,8 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
             continue
         expected = "%.0f Gb/s or more" % ((_could(run, probe) or 0) * share)
         reached = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
-        run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=reached, peer=peer)
+        about: Row = {"cause": _PLANES_CAUSE} if planes_of(run.port(node, probe.rail)) else {}
+        run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=reached, peer=peer, **about)
     for probe, each, short in zip(successful, possible, required):
         if not short:
             _outliers(run, probe, medians, _kind(probe, each))
@@ -323,21 +328,28 @@ def _cause(run: Run, probe: Probe) -> str | None:
     return _IB_CAUSE if link_layer_of(run.fabric, run.port(probe.client, probe.rail)) == INFINIBAND else None
 
 
-def expected_gbits(run: Run, node: str, rail: str) -> float | None:
-    """Return the bandwidth of a port's link and PCIe in Gb/s; None if it is unknown, and for soft RDMA."""
+def expected_gbits(run: Run, node: str, rail: str, lost_planes: t.Collection[int] = ()) -> float | None:
+    """Return the bandwidth of a port's link and PCIe in Gb/s; None if it is unknown, and for soft RDMA.
+
+    :param lost_planes: planes that carry nothing between the two nodes.
+    """
     report = run.reports[node]
     port = next((each for each in report.plan["ports"] if each["rail"] == rail), None)
     if port is None or port["rdma"]["type"] != "hardware" or report.info is None:
         return None
     live = report.live
     device = live.device(port) or {}
-    # a transfer has one connection, which uses one member of a bond
     known: list[float] = []
+    # an InfiniBand device reports the rate of all planes as its own
+    planes = () if link_layer_of(run.fabric, port) == INFINIBAND else plane_layer.observe(live, port)
+    speeds = [plane.speed for plane in planes if plane.number not in lost_planes]
+    balanced = sum(filter(None, speeds)) if all(speeds) else None
+    # otherwise a transfer has one connection, which uses one member of a bond
     for nic in live.functions(port) or [{}]:
         rates = [(nic.get("speed") or 0) / 1000.0, device.get("rate")]
         if not port.get("lower"):
             rates.reverse()
-        known += [float(rate) for rate in rates if rate][:1]
+        known += [float(rate) for rate in (balanced, *rates) if rate][:1]
         pcie = nic.get("pcie") or {}
         if pcie.get("speed") and pcie.get("width"):
             known.append(pcie["speed"] * pcie["width"] * CODING[pcie["speed"] >= 8])
@@ -346,7 +358,13 @@ def expected_gbits(run: Run, node: str, rail: str) -> float | None:
 
 def _could(run: Run, probe: Probe) -> float | None:
     """Return the bandwidth of the slower end of a pair in Gb/s; None if it is unknown for both."""
-    known = [expected_gbits(run, node, probe.rail) for node in probe.nodes]
+    lost_planes = {
+        plane.number
+        for node in probe.nodes
+        for plane in plane_layer.observe(run.reports[node].live, run.port(node, probe.rail))
+        if plane.up is False
+    }
+    known = [expected_gbits(run, node, probe.rail, lost_planes) for node in probe.nodes]
     return min((each for each in known if each), default=None)
 
 
