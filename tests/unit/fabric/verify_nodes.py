@@ -8,7 +8,10 @@ import copy
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import test_workload
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    nccl_objects,
+    test_workload,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
@@ -147,6 +150,9 @@ class World:
             inside = self._inside(node)
             inside["settings"] = {"environment": dict(mine["ucx"]), "file": dict(mine["nccl"])}
             self.insides[name] = {"rdma_mode": node["rdma_mode"], "pods": [inside], "files": {}, "held": {}}
+            for key, of_host in (("file", nccl_objects.host_settings), ("ucx_file", nccl_objects.host_ucx)):
+                if (node["nccl"] or {}).get(key):
+                    self.insides[name]["files"][node["nccl"][key]] = of_host(document["fabric"], node)
             if agent := node.get("agent"):
                 slot = agent["rails"][0]["slots"][0]
                 held = {"%s-%d" % (slot["resource"], slot["number"]): "default/" + self._pod(name)["name"]}
