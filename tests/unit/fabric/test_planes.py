@@ -451,8 +451,6 @@ def test_planes_of_one_node_on_other_functions(form: str) -> None:
 @pytest.mark.parametrize(
     ("name", "rails"),
     [
-        ("hgx-b300-planes", [0, 1, 2, 3, 4, 5, 6, 7]),
-        ("vera-rubin", [0, 0, 1, 1, 2, 2, 3, 3]),
         ("gb300-rack", [0, 1, 2, 3]),
     ],
 )
