@@ -30,7 +30,9 @@ CARD = FABRIC.replace("netdev: rail1", "netdev: rail1, pci: 0000:ff:1f.0")
 # Without pods, in a fabric of InfiniBand.
 BARE = CARD.replace("mode: block, block: 32, gateway: .254, pods: .1-.192", "mode: subnet")
 SOFT = "soft_rdma: rxe, driver: {kind: inbox}, pci: {acs: disabled, iommu: passthrough}, limits: {memlock: unlimited}"
-CNI = FABRIC % ("macvlan, provider: cni", SOFT + ", nccl: {}, gpudirect: {path: none}, imex: {}")
+CNI = (FABRIC % ("macvlan, provider: cni", SOFT + ", nccl: {}, gpudirect: {path: none}, imex: {}")).replace(
+    "{profile: server}", "{profile: server, nvlink_domain: r1}"
+)
 
 
 class Hosted(t.NamedTuple):
@@ -43,7 +45,7 @@ class Hosted(t.NamedTuple):
 
 HOSTS = {
     "soft": Hosted(
-        CNI.replace("{profile: server}", "{profile: server, nvlink_domain: r1}"),
+        CNI,
         ["ofed", "rdma_mode", "pci", "rail_ports", "rdma_links", "cni", "limits", "gpudirect", "imex", "nccl"],
     ),
     "card": Hosted(

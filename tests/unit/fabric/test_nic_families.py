@@ -132,3 +132,28 @@ def test_cnps_of_thor2_have_priority_7_without_a_finding() -> None:
     other = lint(text.replace("cnp_priority: 7", "cnp_priority: 6").encode()).findings
     assert [(each.code, each.place) for each in other] == [("RY554", "qos.cnp_priority")]
     assert "the vendor's value for bnxt_re is 7 (Juniper" in other[0].message
+
+
+@pytest.mark.parametrize(
+    ("nic", "code", "remedy"),
+    [
+        # nvmupdate64e only writes images, hl-smi only shows the state
+        ("irdma", "RY550", "remove firmware"),
+        ("habanalabs", "RY550", "remove firmware"),
+        ("bnxt_re", "RY550", "remove firmware, and set them with niccli"),
+        ("ionic", "RY550", "remove firmware, and set them with nicctl"),
+        ("irdma", "RY553", "set ecn: false in qos of these rails, or suppress this finding"),
+        ("habanalabs", "RY553", "remove qos of these rails, or suppress this finding"),
+        ("ionic", "RY553", "set them with nicctl, and suppress this finding"),
+    ],
+)
+def test_a_remedy_names_only_a_program_that_makes_the_setting(nic: str, code: str, remedy: str) -> None:
+    text = (ROOT / "inventories/thor2/fabric.yml").read_text(encoding="utf-8")
+    text = text.replace("    nic: bnxt_re\n", "    nic: %s\n    firmware: {num_of_vfs: 16}\n" % nic)
+    assert {each.remedy for each in lint(text.encode()).findings if each.code == code} == {remedy}
+
+
+def test_without_ecn_e810_has_no_finding() -> None:
+    text = (ROOT / "inventories/thor2/fabric.yml").read_text(encoding="utf-8")
+    text = text.replace("nic: bnxt_re", "nic: irdma").replace("cnp_dscp: 48}", "cnp_dscp: 48, ecn: false}")
+    assert "RY553" not in [each.code for each in lint(text.encode()).findings]

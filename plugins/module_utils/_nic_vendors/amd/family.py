@@ -32,6 +32,7 @@ IONIC = NicFamily(
     rdma_name="ionic_N",
     rdma_ports=1,
     tool="nicctl",
+    tool_sets=True,
     has_dcb=False,
     has_dmabuf=True,
     # Operators choose other marks too: OCI's script marks RoCE with DSCP 10 on priority 0.

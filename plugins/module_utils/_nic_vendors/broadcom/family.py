@@ -32,6 +32,7 @@ BNXT_RE = NicFamily(
     rdma_name="bnxt_reN",
     rdma_ports=1,
     tool="niccli",
+    tool_sets=True,
     has_dcb=True,
     has_dmabuf=True,
     qos_defaults=QosDefaults(

@@ -31,6 +31,7 @@ IRDMA = NicFamily(
     rdma_name="irdmaN",
     rdma_ports=1,
     tool="nvmupdate64e",
+    tool_sets=False,
     has_dcb=True,
     has_dmabuf=True,
     qos_defaults=None,
@@ -58,6 +59,7 @@ HABANALABS = NicFamily(
     # Gaudi 3: 21 scale-up and 3 scale-out ports
     rdma_ports=24,
     tool="hl-smi",
+    tool_sets=False,
     has_dcb=False,
     has_dmabuf=None,
     qos_defaults=None,

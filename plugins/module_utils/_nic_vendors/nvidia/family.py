@@ -32,6 +32,7 @@ MLX5 = NicFamily(
     # ConnectX-8 as one device with twelve ports, of which four carry data (scitix/sichek, pull request 98)
     rdma_ports=12,
     tool="mlxconfig",
+    tool_sets=True,
     has_dcb=True,
     has_dmabuf=True,
     qos_defaults=QosDefaults(

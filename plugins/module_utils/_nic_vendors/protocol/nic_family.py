@@ -62,11 +62,11 @@ class NicFamily(t.NamedTuple):
     ``name``: the kernel module of its RDMA devices, and the value of ``nic`` in profiles. ``drivers``: of its PCI
     functions; empty: all network functions of the PCI vendor. ``rdma_name``: the kernel's names of RDMA devices, with
     ``N`` for a number; udev may rename them. ``rdma_ports``: the largest number of ports of one RDMA device. ``tool``:
-    the vendor's program for settings that the kernel has no interface for. ``has_dcb``: whether the driver in the
-    kernel has DCB, for PFC and ETS. ``has_dmabuf``: whether the driver in the kernel registers DMA-BUF memory.
-    ``qos_defaults``: None: unknown. ``error_counters``: words in the names of counters of errors that the names of mlx5
-    do not contain. ``layers``: the support of each of :data:`LAYERS`. ``sources``: of the facts, with
-    their date.
+    the vendor's program. ``tool_sets``: whether it sets parameters of the firmware and QoS; others only write images or
+    show the state. ``has_dcb``: whether the driver in the kernel has DCB, for PFC and ETS. ``has_dmabuf``: whether the
+    driver in the kernel registers DMA-BUF memory. ``qos_defaults``: None: unknown. ``error_counters``: words in the
+    names of counters of errors that the names of mlx5 do not contain. ``layers``: the support of each of
+    :data:`LAYERS`. ``sources``: of the facts, with their date.
     """
 
     name: str
@@ -76,6 +76,7 @@ class NicFamily(t.NamedTuple):
     rdma_name: str
     rdma_ports: int
     tool: str
+    tool_sets: bool
     has_dcb: bool
     has_dmabuf: bool | None
     qos_defaults: QosDefaults | None

@@ -10,6 +10,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.broad
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.intel.family import HABANALABS, IRDMA
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
+    MANAGED,
+    RDMA,
     NicFamily,
     QosDefaults,
 )
@@ -29,3 +31,9 @@ def qos_defaults(nic: str | None) -> QosDefaults | None:
     """Return the QoS that the vendor of a family sets or recommends; None: unknown, also without a family."""
     family = FAMILIES.get(nic or "")
     return family.qos_defaults if family else None
+
+
+def keeps_name(device: str) -> bool:
+    """Return whether an RDMA device has the kernel's name of a family whose devices are not renamed, such as hbl_0."""
+    kept = (family.rdma_name.rstrip("N") for family in FAMILIES.values() if family.layers[RDMA].level != MANAGED)
+    return any(device.startswith(stem) and device[len(stem) :].isdigit() for stem in kept)

@@ -18,7 +18,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
     RDMA,
     NicFamily,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import (
+    FAMILIES,
+    keeps_name,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
     INSTALLED,
     of_kind,
@@ -48,7 +51,8 @@ FIRMWARE = rule(
 def _firmware(variant: Variant, family: NicFamily, report: Report) -> None:
     if variant.firmware and not family.has_firmware_parameters:
         message = "Railyard does not set firmware parameters of %s (%s)" % (family.name, family.title)
-        report.add(FIRMWARE, variant.firmware.path, message, "remove firmware, and set them with %s" % family.tool)
+        remedy = "remove firmware" + (", and set them with %s" % family.tool if family.tool_sets else "")
+        report.add(FIRMWARE, variant.firmware.path, message, remedy)
 
 
 DRIVER = rule(
@@ -115,7 +119,11 @@ def _qos(fabric: Fabric, variant: Variant, family: NicFamily, report: Report) ->
     left = [text for text, layer, planned in kinds if planned and family.layers[layer].level != MANAGED]
     if left:
         message = "Railyard does not set %s of %s (%s)" % (", ".join(left), family.name, family.title)
-        report.add(UNMANAGED_QOS, place, message, "set them with %s, and suppress this finding" % family.tool)
+        remedy = "set ecn: false in qos of these rails" if len(left) == 1 else "remove qos of these rails"
+        remedy += ", or suppress this finding"
+        if family.tool_sets:
+            remedy = "set them with %s, and suppress this finding" % family.tool
+        report.add(UNMANAGED_QOS, place, message, remedy)
     defaults = family.qos_defaults
     if defaults is None:
         return
@@ -143,8 +151,9 @@ RDMA_PORT = rule(
 KEPT_NAME = rule(
     "RY556 renamed-gaudi-device: RDMA device that must keep the name of its driver",
     example_file.profile("nic: habanalabs").replace('pci: "0000:0b:00.0"', 'pci: "0000:0b:00.0", rdma: roce1'),
-    example_file.profile("nic: habanalabs"),
-    why="The libraries of Gaudi find the accelerator by the number in the name hbl_N.",
+    example_file.profile("nic: habanalabs").replace(', pci: "0000:0b:00.0"', ', rdma: "hbl_0:22"'),
+    why="The libraries of Gaudi find the accelerator by the number in the name hbl_N. Its ports share a PCI function,"
+    " so only netdev identifies a port. Railyard does not rename these devices.",
 )
 
 
@@ -159,9 +168,10 @@ def _devices(variant: Variant, family: NicFamily, report: Report) -> None:
                 "s" if family.rdma_ports > 1 else "",
             )
             report.add(RDMA_PORT, place, message, "remove the number of the port, or correct nic")
-        if port.rdma and family.layers[RDMA].level != MANAGED:
+        if port.rdma and family.layers[RDMA].level != MANAGED and not (port.netdev and keeps_name(port.rdma)):
             message = "libraries for %s look for the name %s" % (family.title, family.rdma_name)
-            report.add(KEPT_NAME, place, message, "remove the name, and identify the port by pci")
+            remedy = 'identify the port by netdev, and write the kernel\'s name or none: rdma: "hbl_0:22"'
+            report.add(KEPT_NAME, place, message, remedy)
 
 
 _AMD = "profiles:\n  mi355x:\n    gpu_vendor: amd\n    gpudirect: {path: %s}\n    ports:\n"

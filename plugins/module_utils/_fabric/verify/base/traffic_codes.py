@@ -49,6 +49,17 @@ TRAFFIC_CODES = (
         degraded=True,
     ),
     _manual(
+        *(
+            "RV706",
+            "leaf-announces-other-address",
+            "cabling",
+            "the leaf announces another address than planned by LLDP",
+        ),
+        cause="the cable is in another port of the leaf, or the configuration of the leaf is from another plan",
+        remedy="compare the address and the description of the leaf port with the plan",
+        after=(),
+    ),
+    _manual(
         *("RV426", "planes-crosswise", "cabling", "planes of a rail are connected to the leaves of each other"),
         cause="the cables of the planes are swapped, at the node or at the leaves",
         remedy="swap the cables of these planes",

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
@@ -69,6 +71,7 @@ def cabling(run: Run) -> None:
     if mute:
         run.why_not["cabling"] = "%d ports receive no LLDP" % mute + only_lldp
     _against_plan(run, ports, heard)
+    _described_addresses(run, ports, heard)
     _against_neighbours(run, ports, heard, networks)
     _bonds(run, ports, bonds)
     _planes(run, ports, planes)
@@ -102,6 +105,32 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
         elif port["leaf"]["port"] and not _same(port["leaf"]["port"], row["port"], row["port_description"]):
             found = "%s %s" % (port["leaf"]["name"], row["port"])
             run.fail("RV704", node, rail, "leaf port", expected=_planned(port), found=found)
+
+
+def _described_addresses(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
+    """Warn about an address in an LLDP port description that is not the planned one of the leaf.
+
+    Intel's network-operator (README.md, L3 mode, 2026-08-17) sets the addresses of Gaudi from such a description, for
+    example ``no-alert 10.200.10.2/30``. It is only a text, so the failures are those of the traffic.
+    """
+    for (node, rail), row in heard.items():
+        described = _interface(row["port_description"])
+        if rail not in run.rails or described is None or not run.look("cabling", node, rail):
+            continue
+        port, suffix = ports[node, rail], "6" if described.version == 6 else ""
+        leaf, address = (port.get("leaf") or {}).get("address" + suffix), port.get("address" + suffix)
+        expected = "%s/%s" % (leaf, str(address).partition("/")[2])
+        if leaf and address and described != ipaddress.ip_interface(expected):
+            run.warn("RV706", node, rail, "address of the leaf port", expected=expected, found=str(described))
+
+
+def _interface(description: str | None) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
+    """Return the first address with a prefix in a port description; None without one."""
+    for word in (description or "").split():
+        with contextlib.suppress(ValueError):
+            if "/" in word:
+                return ipaddress.ip_interface(word)
+    return None
 
 
 def _is_first(run: Run, node: str, port: Row) -> bool:
