@@ -28,6 +28,8 @@ def functions(port: Values) -> t.Sequence[Values]:
     if lower:
         found: t.Sequence[Values] = lower["functions"]
         return found
+    if not port.get("planes"):
+        return (port,)
     return [plane for plane in planes_of(port) if plane["pci"] or plane["netdev"] or plane["match"]] or (port,)
 
 

@@ -27,7 +27,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_profiles import without_pfc
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     compute_ports,
-    each_netdev,
     link_layer_of,
     qos_of,
 )
@@ -446,18 +445,9 @@ def _compute_rails(view: View) -> list[str]:
 
 
 def _netdevs(view: View, rails: t.Container[str]) -> list[str]:
-    """Return the netdevs of rails as regular expressions.
-
-    They include the functions of bonds and VLANs, which have the counters.
-    """
-    names = {
-        each["netdev"]
-        for network in view.networks
-        if network.rail in rails
-        for _variant, _node, port in network.members
-        for each in each_netdev(port)
-    }
-    return [_literal(netdev) for netdev in sorted(name for name in names if name)]
+    """Return the netdevs that count the traffic of rails, as regular expressions."""
+    names = {name for network in view.networks if network.rail in rails for name in network.counting_netdevs}
+    return [_literal(netdev) for netdev in sorted(names)]
 
 
 def _literal(text: str) -> str:

@@ -151,8 +151,8 @@ def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes
     files = {path: "---\n" + "---\n".join(texts) for path, texts in parts.items()}
     if parts:
         files.update(_kustomizations(parts))
-    view = object_components.viewed(document)
-    if not facts_of(view.provider).kubernetes:
+    if not facts_of(document["fabric"]["provider"]).kubernetes:
+        view = object_components.viewed(document)
         for variant, node in nccl_objects.samples(view).items():
             files["nccl/%s.conf" % variant] = nccl_objects.text(nccl_objects.host(view, node))
     for chart, settings in object_components.values(document, given).items():

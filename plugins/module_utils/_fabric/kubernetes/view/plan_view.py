@@ -9,6 +9,7 @@ one network. Values that differ between them (netdev, PCI address) are kept in t
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -25,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     attachment_of,
+    each_netdev,
     role_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE
@@ -119,6 +121,12 @@ class Network:
     @property
     def sample(self) -> Port:
         return self.members[0][2]
+
+    @functools.cached_property
+    def counting_netdevs(self) -> set[str]:
+        """The netdevs that count the traffic of the ports, with the functions of bonds and VLANs."""
+        found = {each["netdev"] for _variant, _node, port in self.members for each in each_netdev(port)}
+        return found - {None}
 
     @property
     def key(self) -> tuple[int, str]:
