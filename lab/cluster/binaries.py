@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control plane's programs: those that KUBEBUILDER_ASSETS names, those on PATH, or those that the lab builds."""
+"""The programs of Kubernetes: those that KUBEBUILDER_ASSETS names, those on PATH, an official release, or a build."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import host as hosts
-from lab.cluster import build
+from lab.cluster import build, official
 from lab.errors import LabError
 from lab.progress import say
 
@@ -124,7 +124,7 @@ def _given(nodes: bool) -> Binaries | None:
 
 
 def ensure(cache: Path, nodes: bool = False) -> Binaries:
-    """Return working programs. They are built if they are missing.
+    """Return working programs. They are downloaded, or else built, if they are missing.
 
     :param nodes: scheduler and kubelet are required too.
     :raises LabError: if they cannot be built.
@@ -132,6 +132,19 @@ def ensure(cache: Path, nodes: bool = False) -> Binaries:
     given = _given(nodes)
     if given is not None:
         return given
+    try:
+        place = official.ensure(cache)
+        found = _in([place], "downloaded", nodes)
+        if not isinstance(found, str):
+            return found
+        why = "%s (remove %s to download it again)" % (found, place)
+    except official.Unavailable as reason:
+        why = str(reason)
+    say("the lab uses Kubernetes built from Debian's source, and not the official %s: %s" % (official.VERSION, why))
+    return _built(cache, nodes)
+
+
+def _built(cache: Path, nodes: bool) -> Binaries:
     for attempt in (1, 2):
         places = build.ensure(cache, nodes)
         found = _in(places, "built", nodes)
