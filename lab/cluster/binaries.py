@@ -41,8 +41,13 @@ class Binaries:
     @property
     def release(self) -> tuple[int, int]:
         """The server's release, such as (1, 20)."""
-        major, minor = self.version.split(".")[:2]
-        return int(major), int(minor)
+        return _release(self.version)
+
+
+def _release(version: str) -> tuple[int, int]:
+    """Return the release of a version: (1, 20) for ``1.20.2``."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def version_of(program: str) -> str | None:
@@ -123,15 +128,26 @@ def _given(nodes: bool) -> Binaries | None:
     return None
 
 
-def ensure(cache: Path, nodes: bool = False) -> Binaries:
+def ensure(cache: Path, nodes: bool = False, version: str = "") -> Binaries:
     """Return working programs. They are downloaded, or else built, if they are missing.
 
     :param nodes: scheduler and kubelet are required too.
-    :raises LabError: if they cannot be built.
+    :param version: that of the guests' kubelets, such as ``1.20.2``: programs of another release are an error.
+    :raises LabError: if there are none.
     """
-    given = _given(nodes)
-    if given is not None:
-        return given
+    found = _given(nodes) or _cached(cache, nodes, version)
+    if version and _release(found.version) != _release(version):
+        raise LabError(
+            "the guests have the kubelet of Kubernetes %s, and the other programs are %s" % (version, found.version),
+            "lab up --cluster --fresh, or point %s at programs of %s" % (ASSETS, version),
+        )
+    return found
+
+
+def _cached(cache: Path, nodes: bool, version: str) -> Binaries:
+    """Return the programs of the official release, or those of a build. The guests may have the kubelet of a build."""
+    if version and _release(version) != _release(official.VERSION):
+        return _built(cache, nodes)
     try:
         place = official.ensure(cache)
         found = _in([place], "downloaded", nodes)

@@ -22,12 +22,13 @@ from lab.progress import say
 
 @dataclass
 class Spec:
-    """The options of ``lab cluster up``. None: the default."""
+    """The options of ``lab cluster up``. None: the default. ``kubelet``: the version that the guests have, if any."""
 
     name: str
     crds: list[str] | None = None
     nodes: list[str] | None = None
     kubelets: dict[str, int] = field(default_factory=dict)
+    kubelet: str = ""
 
 
 @dataclass
@@ -86,7 +87,7 @@ def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
         )
     programs = cluster.binaries if cluster else None
     if programs is None or not binaries.again(programs, nodes=bool(kubelets)):
-        programs = binaries.ensure(cache_directory(), nodes=bool(kubelets))
+        programs = binaries.ensure(cache_directory(), nodes=bool(kubelets), version=spec.kubelet)
     if cluster and programs.release != cluster.binaries.release:
         raise LabError(
             "the cluster of lab '%s' was made by Kubernetes %s, and there is %s now"

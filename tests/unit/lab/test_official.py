@@ -480,6 +480,18 @@ def test_build_can_be_chosen_and_another_value_is_an_error(
     assert official.server() == official.SERVER
 
 
+def test_cluster_gets_the_release_of_its_guests_also_if_the_server_answers_only_later(
+    publish: Publish, etcds: list[Path], built: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(archive())
+    assert binaries.ensure(tmp_path / "cache", nodes=True, version="1.20.2").origin == "built"
+    assert server.requests == []
+    assert binaries.ensure(tmp_path / "cache", nodes=True, version="1.36.0").origin == "downloaded"
+    monkeypatch.setenv(binaries.ASSETS, str(built))
+    with pytest.raises(LabError, match=r"kubelet of Kubernetes 1\.36\.1, and the other programs are 1\.20\.2"):
+        binaries.ensure(tmp_path / "cache", nodes=True, version="1.36.1")
+
+
 def test_many_commands_at_once_download_once(
     publish: Publish, etcds: list[Path], built: Path, server: Server, tmp_path: Path
 ) -> None:
