@@ -3,7 +3,7 @@
 
 """Transport profiles of RoCE: what the makers of NICs and switches set as a whole. Data only, with its sources.
 
-A profile decides on PFC, ECN and trimming. Priorities and DSCPs are those of the NIC's maker, or the convention.
+A profile decides on PFC, ECN and trimming. Priorities and DSCPs come from the NIC's maker, or from the convention.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ PROFILES: t.Mapping[str, QosProfile] = {
 
 
 def defaults_of(nic: str | None) -> tuple[int, int, int, int]:
-    """Return priority and DSCP of RoCE, and those of CNPs, of a family of NICs.
+    """Return priority and DSCP of RoCE, and of CNPs, for a family of NICs.
 
     The convention replaces what its maker does not publish.
     """

@@ -109,7 +109,7 @@ def _gpus(system: System) -> list[Row]:
 
 
 def _amd_gpus(system: System) -> list[Row]:
-    """Return the GPUs of AMD. Their generation is not known, and does not change the choice."""
+    """Return the GPUs of AMD. Their generation is unknown, and does not change the choice."""
     found = []
     for function in pci_functions.gpu_functions(system):
         if pci_functions.hexadecimal(system, function, "vendor") == pci_functions.AMD:
@@ -119,7 +119,7 @@ def _amd_gpus(system: System) -> list[Row]:
 
 
 def _amd_driver(modules: KernelModules) -> Row | None:
-    """Return amdgpu, as :func:`_driver` does. The one of the kernel has no version of its own."""
+    """Return amdgpu, as :func:`_driver` does. The kernel's amdgpu has no version of its own."""
     loaded = modules.loaded(AMDGPU)
     if not loaded and not modules.path(AMDGPU):
         return None

@@ -82,7 +82,7 @@ class ImexDaemon(Subsystem):
         if self._absent:
             return self._restored(state)
         if not self._on_host:
-            # without the package there is no daemon that could run
+            # without the package, no daemon can run
             return self._service(state, "masked", False) if state["installed"] else []
         self._refuse(state)
         text = "".join("%s\n" % address for address in self._nodes)
@@ -215,7 +215,7 @@ class ImexDaemon(Subsystem):
             raise RailyardError("the record of the former state is damaged", RECORD, remedy) from None
         forget = Change(RECORD, "record", "present", None, partial(self._system.remove_file, RECORD))
         if not state["installed"]:
-            # the package was removed since: there is no service to restore
+            # the package was removed since, so no service remains to restore
             enabled, active = None, False
         if enabled not in ("enabled", "disabled", "masked"):
             enabled = None

@@ -3,9 +3,9 @@
 
 """DMA functions of NICs: PCI functions that only access memory, such as the Data Direct function of a ConnectX-8.
 
-They have no network and no RDMA device. On a GB300, a NIC transfers GPU memory by its DMA function, which is below the
-host bridge of the GPU, while the NIC itself is below another one: NVIDIA's "Grace Blackwell CX8 GPUDirect RDMA guide",
-"Platform Software and Configuration". So the distance from a GPU to a NIC is that of the nearer of both.
+They have no network and no RDMA device. On a GB300, a NIC transfers GPU memory by its DMA function. The host bridge of
+the GPU connects this function, and another host bridge connects the NIC itself: NVIDIA's "Grace Blackwell CX8 GPUDirect
+RDMA guide", "Platform Software and Configuration". So the nearer of both determines the distance from a GPU to a NIC.
 
 The RDMA driver of the NIC is bound to them, and matches them with the NIC by a UUID: ``mlx5_data_direct_pci_table`` of
 the kernel's ``drivers/infiniband/hw/mlx5/data_direct.c``. ``rdma_topo`` of rdma-core (commit 691953d8d) compares the
@@ -68,7 +68,7 @@ class NicPlaces:
         self._found: dict[str, list[Place]] = {}
 
     def of(self, nic: str) -> list[Place]:
-        """Return the place of a NIC, and those of its DMA functions."""
+        """Return the places of a NIC and of its DMA functions."""
         if nic not in self._found:
             more = self._by_uuid.get(uuid_of(self._system, nic) or "", []) if self._by_uuid else []
             self._found[nic] = [place(self._system, each) for each in (nic, *more)]
@@ -76,7 +76,7 @@ class NicPlaces:
 
 
 def proximity(places: t.Iterable[Place], gpu: Place) -> str:
-    """Return the proximity of a GPU and the nearest of these places, those of a NIC and of its DMA functions."""
+    """Return the proximity of a GPU and the nearest of these places of a NIC and of its DMA functions."""
     found = [pci_functions.proximity(path, gpu[0], node, gpu[1]) for path, node in places]
     return min(found, key=pci_functions.PROXIMITIES.index)
 
