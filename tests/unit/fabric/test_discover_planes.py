@@ -231,7 +231,7 @@ def test_functions_of_other_cards_are_planes(product: str | None) -> None:
 
 
 def test_two_ports_of_an_older_card_are_two_rails() -> None:
-    """A ConnectX-3 has one RDMA device with two ports. It does not balance, whatever addresses it has."""
+    """A ConnectX-3 has one RDMA device with two ports. It does not balance, with any addresses."""
     nics, rdma, names = card("18", 2, "1007", "ports")
     template = info(nics, rdma, (), [[nics[0]["pci"]], [nics[1]["pci"]]])
     for known in (names, names[:1], []):

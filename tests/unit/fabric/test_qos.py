@@ -154,7 +154,7 @@ LOSSY = [name for name, profile in qos_profiles.PROFILES.items() if not profile.
 
 
 @pytest.mark.parametrize("name", qos_profiles.PROFILES)
-def test_a_profile_has_the_convention_and_decides_on_pfc(name: str) -> None:
+def test_a_profile_has_the_convention_and_determines_pfc(name: str) -> None:
     data = clean("{profile: %s}" % name)
     pfc = qos_profiles.PROFILES[name].pfc
     assert data == dict(clean("{}"), profile=name, pfc=[0, 0, 0, int(pfc), 0, 0, 0, 0])

@@ -350,7 +350,7 @@ def test_the_bandwidth_floor_counts_all_planes(kind: str, floor: int) -> None:
             for transfer in world.transfers(node, rail):
                 transfer["gbits"] = 780.0
     assert codes(world) == []
-    # half of the planes carry traffic, though all have a link
+    # half of the planes carry traffic, although all have a link
     for transfer in world.transfers(NODE, RAIL):
         transfer["gbits"] = floor - 10.0
     failure = only_failure(world.document(), "RV853", NODE, RAIL)

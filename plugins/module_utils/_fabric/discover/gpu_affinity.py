@@ -81,7 +81,7 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], choice: Choice) -> No
         message = "all NICs have the same distance to all GPUs (%s)" % DISTANCES[-1]
         remedy = "compare the order of ports and GPUs with the server's manual; the order is that of PCI addresses"
         choice.notes.append(("DS204", message, remedy))
-    # a rail has as many NICs on all GPUs
+    # a rail has the same number of NICs on all GPUs
     numbers = {_layout(group, ports)[0] for group, ports in groups}
     nics, before = numbers.pop() if len(numbers) == 1 else 1, list(choice.notes)
     kept = [(group, _even(group, ports, nics, choice)) for group, ports in groups]

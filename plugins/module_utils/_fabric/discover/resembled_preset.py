@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.ca
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
 
-# A machine resembles a preset if it has as many of 4 ports, and of 4 facts, of the preset.
+# A machine resembles a preset if it has at least this number of every 4 ports, and of every 4 facts, of the preset.
 _ALIKE = 3
 # Key of the file -> value of a port.
 _VALUES = {"netdev": "netdev", "pci": "pci", "gpu": "gpus"}
@@ -94,7 +94,7 @@ def _most_alike(
     functions: t.Collection[str],
     gpus: t.Collection[str],
 ) -> tuple[Preset, int] | None:
-    """Return the preset of which the machine has the most, and how many of its ports have the same rail.
+    """Return the preset with the largest part in the machine, and how many of its ports have the same rail.
 
     :param observed: the PCI addresses of the rail ports, in the order of rails.
     """
@@ -113,7 +113,7 @@ def _most_alike(
 
 
 def _expressible(fabric: Fabric, profile: Profile, name: str) -> bool:
-    """Return whether the profile has a value for each value of the preset, because no key removes a single value."""
+    """Return whether the profile has a value for each value of the preset: no key removes a single value."""
     base = preset_profile(fabric, name, ())
     ports = [(profile.ports[rail], port) for rail, port in base.ports.items() if rail in profile.ports]
     return all(

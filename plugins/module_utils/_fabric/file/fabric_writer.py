@@ -156,7 +156,7 @@ def _qos(qos: Qos) -> Data:
         "ecn": qos.ecn,
     }
     if qos.profile:
-        # what follows from the profile depends on the NICs
+        # values that the profile determines depend on the NICs
         section = {"profile": qos.profile.name, **{key: section[key] for key in section if key in qos.file_keys}}
     if qos.ets:
         section["ets"] = {

@@ -122,5 +122,5 @@ def _count(
 
 def _report_count(report: Report, path: Path, text: str, counts: t.Sequence[int], things: str) -> None:
     message = "%s is not a valid number of %s" % (text, things)
-    remedy = "write %s or %d, or a list of as many" % (", ".join(map(str, counts[:-1])), counts[-1])
+    remedy = "write %s or %d, or a list with an entry for each" % (", ".join(map(str, counts[:-1])), counts[-1])
     report.add(INVALID_PLANES, path, message, remedy)

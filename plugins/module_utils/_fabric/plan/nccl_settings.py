@@ -66,7 +66,7 @@ def planned_devices(node: Variables) -> list[HcaPort]:
 
 
 def of_slots(node: Variables, port: Variables) -> dict[str, t.Any]:
-    """Return the key ``nccl`` of a rail in the agent's spec: what NCCL_IB_HCA has of the RDMA device of a slot.
+    """Return the key ``nccl`` of a rail in the agent's spec: the entries of NCCL_IB_HCA for the RDMA device of a slot.
 
     It is missing if the name of the device and ``rdma_port`` are enough. ``ports``: the numbers of the ports of the
     device; empty for every port. A VF has one port.

@@ -44,7 +44,7 @@ def planes_of(port: Values) -> t.Sequence[Values]:
 
 
 def cables(port: Values) -> t.Sequence[Values]:
-    """Return what is connected to a leaf port: each plane with a leaf of its own, or each function."""
+    """Return the ends of cables at a port: each plane with a leaf of its own, or each function."""
     planes = planes_of(port)
     return planes if planes and planes[0].get("leaf") else functions(port)
 

@@ -48,7 +48,7 @@ class PresetPort(t.NamedTuple):
 
 
 class PresetOtherPort(t.NamedTuple):
-    """A port without a compute rail. The file decides on its use."""
+    """A port without a compute rail. The fabric file determines its use."""
 
     name: str
     pci: str

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The part of the layer cabling about planes of a NIC: each has its own cable, and mostly its own leaf."""
+"""The part of the layer cabling about planes of a NIC: each has its own cable, and usually its own leaf."""
 
 from __future__ import annotations
 
