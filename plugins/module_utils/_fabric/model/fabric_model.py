@@ -47,7 +47,7 @@ ROLES = ("storage", "management")
 # Roles of a rail, the default first: traffic between GPUs, which NCCL uses, or other traffic.
 COMPUTE, STORAGE = "compute", "storage"
 RAIL_ROLES = (COMPUTE, STORAGE)
-# Who distributes packets over the planes of a NIC: software, which sees a network per plane, or the NIC itself, which
+# Who distributes packets over the planes of a NIC: software, which has a network per plane, or the NIC itself, which
 # has one interface and address. The first is the default.
 SOFTWARE, HARDWARE = "software", "hardware"
 BALANCINGS = (SOFTWARE, HARDWARE)

@@ -107,7 +107,7 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> di
 
 
 def planned_version(node: Variables) -> str | None:
-    """Return the oldest NCCL of the jobs, as the fabric file has it; None without."""
+    """Return the oldest NCCL of the jobs, as in the fabric file; None without."""
     version: str | None = (node.get("nccl") or {}).get("version")
     return version
 

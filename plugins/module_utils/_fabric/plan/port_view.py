@@ -65,7 +65,7 @@ def each_netdev(port: Values) -> t.Sequence[Values]:
 
 
 def bond_of(port: Values) -> Values | None:
-    """Return the bond of a port, also below a VLAN, as the plan has it; None without one."""
+    """Return the bond of a port, also below a VLAN, as in the plan; None without one."""
     bond: Values | None = (port.get("lower") or {}).get("bond")
     return bond
 

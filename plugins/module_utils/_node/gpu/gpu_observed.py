@@ -270,7 +270,7 @@ def _shared_buffer(system: System, release: str) -> bool | None:
 
 
 def _missing_options(system: System, release: str) -> tuple[str, ...]:
-    """Return the options for DMA-BUF of AMD that are off. An option that the kernel does not know is not reported."""
+    """Return the options for DMA-BUF of AMD that are off. An option that the kernel does not have is not reported."""
     text = _configuration(system, release)
     return tuple(name for name in amd_gpudirect.OPTIONS if re.search(r"^# %s is not set$" % name, text, re.MULTILINE))
 
