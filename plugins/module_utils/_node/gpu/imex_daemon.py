@@ -165,18 +165,9 @@ class ImexDaemon(Subsystem):
 
     def _users(self) -> list[str]:
         """Return the processes that hold an IMEX channel open, as texts for an error."""
-        found = []
-        for entry in self._system.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            directory = "/proc/%s/fd" % entry
-            files = [
-                self._system.link_target("%s/%s" % (directory, fd), complete=True) or ""
-                for fd in self._system.listdir(directory, complete=True)
-            ]
-            if any(file.startswith(CHANNELS) for file in files):
-                found.append("%s (pid %s)" % (network_namespaces.command(self._system, int(entry)), entry))
-        return found
+        opened = network_namespaces.users_of_files(self._system, _is_channel, network_namespaces.sees_all())
+        pids = sorted({pid for each in opened.values() for pid in each})
+        return ["%s (pid %d)" % (network_namespaces.command(self._system, pid), pid) for pid in pids]
 
     def _systemctl(self, verbs: t.Sequence[t.Sequence[str]]) -> None:
         for verb in verbs:
@@ -220,6 +211,10 @@ class ImexDaemon(Subsystem):
         if enabled not in ("enabled", "disabled", "masked"):
             enabled = None
         return [*self._with_nodes(state, nodes, enabled, active), forget]
+
+
+def _is_channel(path: str) -> bool:
+    return path.startswith(CHANNELS)
 
 
 def _is_running(unit: t.Mapping[str, str]) -> bool:
