@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-# How far Railyard supports a layer of a family. UNKNOWN: no interface is known that Railyard could use, so it neither
-# reads nor sets the layer.
+# How far Railyard supports a layer of a family. UNKNOWN: Railyard knows no interface, so it neither reads nor sets the
+# layer.
 MANAGED, READ_ONLY, UNKNOWN = "managed", "read-only", "unknown"
 LEVELS = (MANAGED, READ_ONLY, UNKNOWN)
 # What the support of a layer was tested with. SIMULATED: a tree of files and a netlink kernel of the tests.
@@ -56,6 +56,37 @@ class Support(t.NamedTuple):
     note: str
 
 
+def managed(note: str, tested: str = SIMULATED) -> Support:
+    return Support(MANAGED, tested, note)
+
+
+def read_only(note: str, tested: str = SIMULATED) -> Support:
+    return Support(READ_ONLY, tested, note)
+
+
+def unknown(note: str = "no source") -> Support:
+    return Support(UNKNOWN, UNTESTED, note)
+
+
+# The kernel has these interfaces for most drivers.
+_SRIOV, _RDMA = managed("the kernel's interfaces"), managed("RDMA netlink")
+_TRAFFIC_CLASS = unknown("no file of the driver; applications set it (NCCL_IB_TC)")
+
+
+def layers(
+    driver: Support,
+    firmware: Support,
+    qos: Support,
+    ecn: Support,
+    counters: Support,
+    sriov: Support = _SRIOV,
+    rdma: Support = _RDMA,
+    traffic_class: Support = _TRAFFIC_CLASS,
+) -> dict[str, Support]:
+    """Return the support of each of :data:`LAYERS`."""
+    return dict(zip(LAYERS, (driver, firmware, sriov, rdma, qos, ecn, traffic_class, counters)))
+
+
 class NicFamily(t.NamedTuple):
     """One family of NICs.
 
@@ -63,10 +94,9 @@ class NicFamily(t.NamedTuple):
     functions; empty: all network functions of the PCI vendor. ``rdma_name``: the kernel's names of RDMA devices, with
     ``N`` for a number; udev may rename them. ``rdma_ports``: the largest number of ports of one RDMA device. ``tool``:
     the vendor's program. ``tool_sets``: whether it sets parameters of the firmware and QoS; others only write images or
-    show the state. ``has_dcb``: whether the driver in the kernel has DCB, for PFC and ETS. ``has_dmabuf``: whether the
-    driver in the kernel registers DMA-BUF memory. ``qos_defaults``: None: unknown. ``error_counters``: words in the
-    names of counters of errors that the names of mlx5 do not contain. ``layers``: the support of each of
-    :data:`LAYERS`. ``sources``: of the facts, with their date.
+    show the state. ``has_dmabuf``: whether the driver in the kernel registers DMA-BUF memory. ``qos_defaults``: None:
+    unknown. ``error_counters``: words in the names of counters of errors that the names of mlx5 do not contain.
+    ``layers``: from :func:`layers`. ``sources``: of the facts, with their date.
     """
 
     name: str
@@ -74,15 +104,14 @@ class NicFamily(t.NamedTuple):
     pci_vendor: str
     drivers: tuple[str, ...]
     rdma_name: str
-    rdma_ports: int
     tool: str
-    tool_sets: bool
-    has_dcb: bool
-    has_dmabuf: bool | None
-    qos_defaults: QosDefaults | None
-    error_counters: tuple[str, ...]
     layers: t.Mapping[str, Support]
     sources: tuple[str, ...]
+    tool_sets: bool = True
+    rdma_ports: int = 1
+    has_dmabuf: bool | None = True
+    qos_defaults: QosDefaults | None = None
+    error_counters: tuple[str, ...] = ()
 
     @property
     def has_firmware_parameters(self) -> bool:

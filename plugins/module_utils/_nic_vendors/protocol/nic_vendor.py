@@ -82,7 +82,7 @@ class VfFiles:
 class NicVendor:
     """The NICs of one vendor. This class itself is for NICs of vendors without a folder in ``_nic_vendors``."""
 
-    #: drivers of the PCI functions that the vendor's class is for; empty: all functions with the PCI vendor ID
+    #: drivers of the PCI functions to which the class applies; empty: all functions with the PCI vendor ID
     drivers: tuple[str, ...] = ()
     #: kernel module of the RDMA device, for remedies
     rdma_module = ""
@@ -98,7 +98,7 @@ class NicVendor:
     )
     #: the remedy if the driver has no DCB, for PFC, ETS and the trust
     no_dcb = "use a NIC and a driver that support it, or leave the port out"
-    #: DMA functions, which a NIC has beside its own: PCI device -> description. They are no NICs, and ACS must stay.
+    #: DMA functions, which a NIC has beside its network functions: PCI device -> description. They need their ACS.
     acs_devices: t.Mapping[str, str] = {}
     #: PCI devices of NICs that can balance over several planes in hardware
     plane_devices: t.AbstractSet[str] = frozenset()
