@@ -10,6 +10,7 @@ packages can use it.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 Row = t.Dict[str, t.Any]
@@ -102,6 +103,8 @@ class NicVendor:
     acs_devices: t.Mapping[str, str] = {}
     #: PCI devices of NICs that can balance over several planes in hardware
     plane_devices: t.AbstractSet[str] = frozenset()
+    #: names of statistics of PFC frames: the groups are the direction, ``rx`` or ``tx``, and the priority
+    pfc_frames: re.Pattern[str] | None = None
     vf_files = VfFiles()
 
     def congestion_control(self, node: Node, netdev: str, pci: str) -> CongestionControl | None:
@@ -120,4 +123,5 @@ class NicVendor:
         """Return name and priority (None: all) of a statistic of ``ethtool -S`` about RDMA or flow control; None for
         other statistics.
         """
-        return None
+        match = self.pfc_frames and self.pfc_frames.fullmatch(name)
+        return ("%s_pause" % match[1], match[2]) if match else None
