@@ -221,7 +221,7 @@ def test_a_daemon_that_starts_or_ends_is_stopped_before_its_list_changes(tmp_pat
 
 @pytest.mark.parametrize("state", ["activating", "failed"])
 def test_a_daemon_that_does_not_stay_active_is_a_difference(tmp_path: Path, state: str) -> None:
-    """While systemd waits for the next attempt, a daemon that fails is in the state activating."""
+    """While systemd waits for the next attempt, a daemon that fails has the state activating."""
     node = Node(tmp_path)
     run(node)
     node.active_state = state

@@ -119,7 +119,7 @@ def written(one: SettingsFiles) -> object:
     return after["files"][0]["settings"].get("NCCL_IB_GID_INDEX")
 
 
-def test_the_index_is_that_of_the_gid_of_the_right_type(node: System) -> None:
+def test_the_gid_of_the_right_type_gives_the_index(node: System) -> None:
     rows = [(device, 2, "IB/RoCE v1", address) for device, address in zip(("mlx5_0", "mlx5_1"), ADDRESSES)]
     rows += [(device, 3, "RoCE v2", address) for device, _index, _kind, address in rows]
     # another device has other addresses

@@ -3,9 +3,9 @@
 
 """DMA functions of NICs: PCI functions that only access memory, such as the Data Direct function of a ConnectX-8.
 
-They have no network and no RDMA device. On a GB300, a NIC transfers GPU memory by its DMA function, which is below the
-host bridge of the GPU, while the NIC itself is below another one: NVIDIA's "Grace Blackwell CX8 GPUDirect RDMA guide",
-"Platform Software and Configuration". So the distance from a GPU to a NIC is that of the nearer of both.
+They have no network and no RDMA device. On a GB300, a NIC transfers GPU memory by its DMA function, which shares the
+host bridge with the GPU, while the NIC uses another one: NVIDIA's "Grace Blackwell CX8 GPUDirect RDMA guide",
+"Platform Software and Configuration". So the nearer of both gives the distance from a GPU to a NIC.
 
 The RDMA driver of the NIC is bound to them, and matches them with the NIC by a UUID: ``mlx5_data_direct_pci_table`` of
 the kernel's ``drivers/infiniband/hw/mlx5/data_direct.c``. ``rdma_topo`` of rdma-core (commit 691953d8d) compares the

@@ -90,7 +90,7 @@ def users_of_files(system: System, wanted: t.Callable[[str], bool], complete: bo
 
     Names are compared, because stat() of a process's file may hang on an unreachable file server.
 
-    :param wanted: whether a path is one of the files.
+    :param wanted: whether a path names one of the files.
     :param complete, raises: as for :func:`others`.
     """
     found: dict[str, list[int]] = {}
