@@ -134,9 +134,9 @@ nics:
     - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) is their proximity in the terms of
       C(nvidia-smi topo).
     - C(management_path) is the reason why the card must not be changed, or null.
-    - C(slot) is the label of the chassis' slot. C(serial), C(part_number) and C(product_name) come from the card's Vital
-      Product Data, which only root may read. They are null if the card does not have them, or does not answer in a
-      second.
+    - C(slot) is the label of the chassis' slot. C(serial), C(part_number) and C(product_name) come from the card's
+      Vital Product Data, which only root may read. They are null if the card does not have them, or does not answer in
+      a second.
     - C(permanent_mac) is the hardware address from the port's manufacturer, C(mac) the current one.
     - C(holders) names the holders of a netdev in another network namespace, such as a pod that has the whole device.
       C(rdma_holders) names those of its RDMA device.
