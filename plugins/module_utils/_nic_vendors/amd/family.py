@@ -26,6 +26,15 @@ IONIC = NicFamily(
     ),
     # collector.cc of rccl-tests, with its spelling: the firmware names them
     error_counters=("retry_excd", "outof_buf", "outouf_seq", "pkt_seq_err", "rdma_ack_timeout"),
+    # the same table
+    counters={
+        "rx_vport_rdma_unicast_bytes": "rx_rdma_ucast_bytes",
+        "tx_vport_rdma_unicast_bytes": "tx_rdma_ucast_bytes",
+        "rx_vport_rdma_unicast_packets": "rx_rdma_ucast_pkts",
+        "np_cnp_sent": "tx_rdma_cnp_pkts",
+        "out_of_sequence": "resp_rx_outouf_seq",
+        "packet_seq_err": "req_rx_pkt_seq_err",
+    },
     layers=layers(
         driver=read_only("name and version of ionic; AMD's packages are not installed"),
         firmware=read_only("version by ethtool; firmware and profiles are set with nicctl"),

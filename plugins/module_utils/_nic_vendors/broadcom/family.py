@@ -26,6 +26,15 @@ BNXT_RE = NicFamily(
     # hw_counters.c: retransmissions after a timeout, refused sequences, packets out of sequence that were dropped, and
     # packets that the NIC dropped
     error_counters=("to_retransmits", "seq_err_naks", "oos_drop", "roce_discards"),
+    # hw_counters.c; Broadcom's own driver uses some names of mlx5
+    counters={
+        "rx_vport_rdma_unicast_bytes": "rx_bytes",
+        "tx_vport_rdma_unicast_bytes": "tx_bytes",
+        "rx_vport_rdma_unicast_packets": "rx_pkts",
+        "np_cnp_sent": "tx_cnp_pkts",
+        "out_of_sequence": "oos_drop_count",
+        "packet_seq_err": "seq_err_naks_rcvd",
+    },
     layers=layers(
         driver=read_only("name and version of bnxt_en; Broadcom's packages are not installed"),
         firmware=read_only("version by ethtool; parameters are set with niccli"),

@@ -96,7 +96,8 @@ class NicFamily(t.NamedTuple):
     the vendor's program. ``tool_sets``: whether it sets parameters of the firmware and QoS; others only write images or
     show the state. ``has_dmabuf``: whether the driver in the kernel registers DMA-BUF memory. ``qos_defaults``: None:
     unknown. ``error_counters``: words in the names of counters of errors that the names of mlx5 do not contain.
-    ``layers``: from :func:`layers`. ``sources``: of the facts, with their date.
+    ``counters``: name of a counter of mlx5 -> the name of the same counter. ``layers``: from :func:`layers`.
+    ``sources``: of the facts, with their date.
     """
 
     name: str
@@ -112,6 +113,7 @@ class NicFamily(t.NamedTuple):
     has_dmabuf: bool | None = True
     qos_defaults: QosDefaults | None = None
     error_counters: tuple[str, ...] = ()
+    counters: t.Mapping[str, str] = {}
 
     @property
     def has_firmware_parameters(self) -> bool:

@@ -205,7 +205,7 @@ class ImexDaemon(Subsystem):
             raise RailyardError("the record of the former state is damaged", RECORD, remedy) from None
         forget = Change(RECORD, "record", "present", None, partial(self._system.remove_file, RECORD))
         if not state["installed"]:
-            # somebody removed the package since: the service does not exist
+            # the package was removed since: the service does not exist
             enabled, active = None, False
         return [*self._with_nodes(state, nodes, enabled if enabled in _VERBS else None, active), forget]
 
