@@ -34,16 +34,16 @@ LAYERS = (DRIVER, FIRMWARE, SRIOV, RDMA, QOS, ECN, TRAFFIC_CLASS, COUNTERS)
 class QosDefaults(t.NamedTuple):
     """The priorities (0 to 7) and DSCPs (0 to 63) of RoCE and of CNPs that the vendor sets or recommends.
 
-    ``source``: document, section and date. None: unknown.
+    ``source``: document, section and date.
     """
 
-    priority: int | None
-    dscp: int | None
-    cnp_priority: int | None
-    cnp_dscp: int | None
+    priority: int
+    dscp: int
+    cnp_priority: int
+    cnp_dscp: int
     source: str
 
-    def mark(self, kind: str) -> tuple[int | None, int | None]:
+    def mark(self, kind: str) -> tuple[int, int]:
         """Return DSCP and priority of RoCE or, with ``kind`` ``cnp_``, of CNPs."""
         return (self.cnp_dscp, self.cnp_priority) if kind else (self.dscp, self.priority)
 

@@ -529,9 +529,10 @@ def test_alerts_and_panels_count_what_other_families_name_otherwise(
         uses = [number for number, text in enumerate(usual) if counter in text]
         assert uses and not any(counter in text for text in found)
         assert all('{__name__=~"rdma_(%s)_total",' % names in found[number] for number in uses)
-    # pause frames and the speed, which Spiderpool reads itself, have one name; each name of a family serves an expression
+    # pause frames, and the speed that Spiderpool reads, have one name for all families
     alone = {name for text in found for name in re.findall(r"\brdma_(\w+)_total{", text)}
     assert alone - {"vport_speed_mbps"} == {"rx_pause", "tx_pause"}
+    # an expression uses each name of a family
     texts = " ".join(found)
     assert all(name in texts for nic in nics if nic for name in FAMILIES[nic].counters.values())
 
