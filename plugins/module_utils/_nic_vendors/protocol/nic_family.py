@@ -15,8 +15,8 @@ import typing as t
 MANAGED, READ_ONLY, UNKNOWN = "managed", "read-only", "unknown"
 LEVELS = (MANAGED, READ_ONLY, UNKNOWN)
 # What the support of a layer was tested with. SIMULATED: a tree of files and a netlink kernel of the tests.
-# RECORDING: outputs of a real machine. GUEST: the kernel's own driver in a guest of the lab. UNTESTED: nothing.
-GUEST, RECORDING, SIMULATED, UNTESTED = "guest", "recording", "simulated", "-"
+# RECORDING: outputs of a real machine. UNTESTED: nothing.
+RECORDING, SIMULATED, UNTESTED = "recording", "simulated", "-"
 # The layers in which families differ, in the order of the table in docs/hardware.md.
 DRIVER, FIRMWARE, SRIOV, RDMA, QOS, ECN, TRAFFIC_CLASS, COUNTERS = (
     "driver",
