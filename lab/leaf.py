@@ -205,7 +205,7 @@ class Switch:
     :param layout: one of :data:`LAYOUTS`, of the first ``members`` leaves; of all by default.
 
     ``links``: network -> its links, each the ports of one cable or of one aggregate. ``learned``: network -> source
-    address -> port. :attr:`Port.network` has the keys of both.
+    address -> port. :attr:`Port.network` names the network of a port.
     """
 
     def __init__(self, run: Path, nodes: int, rails: int, layout: str = RAILS, members: int | None = None) -> None:
@@ -305,7 +305,7 @@ class Switch:
         ]
 
     def _name(self, leaf: int) -> str | None:
-        """Return the name of a leaf with planes, by rail and plane; None: the name from :func:`lldp_frame`."""
+        """Return the name of a leaf with planes, by rail and plane; None: :func:`lldp_frame` names it."""
         if self.layout != PLANES or leaf > self.members:
             return None
         return "leaf-%d-%d" % ((leaf + 1) // 2, (leaf + 1) % 2 + 1)

@@ -36,7 +36,7 @@ options:
   state:
     description:
       - V(present) sets the service and its file.
-      - V(absent) restores the file and the state of the service before the first change.
+      - V(absent) restores the file and the state of the service from before the first change.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]

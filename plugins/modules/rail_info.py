@@ -256,8 +256,8 @@ rdma:
     - C(rate) is in Gb/s, C(active_mtu) and C(max_mtu) in bytes, null without libibverbs.
     - C(pci) of a soft link is the PCI address of its netdev.
     - A device can have several ports, each with its own C(netdev) or without one. Ports that carry nothing are V(DOWN).
-    - Only rows of sub-devices have C(parent). A sub-device of type SMI, as on InfiniBand with planes (XDR), has a port
-      for each plane of its parent, and only management datagrams use it. C(rdma) of RV(nics) does not contain it.
+    - Only rows of sub-devices have C(parent). A sub-device of type SMI, as on InfiniBand with planes (XDR), has a
+      port for each plane of its parent, and only management datagrams use it. C(rdma) of RV(nics) does not contain it.
   returned: when O(subset) has V(rdma)
   type: list
   elements: dict
@@ -434,8 +434,8 @@ infiniband:
 nvlink:
   description:
     - The NVLink domain of each GPU. GPUs with the same C(cluster) and C(clique) can access the memory of one another.
-    - C(state) belongs to the registration, V(Completed) when C(status) is valid. All values come from C(nvidia-smi -q),
-      and are null if it prints C(N/A).
+    - C(state) describes the registration; C(status) is valid when it is V(Completed). C(nvidia-smi -q) prints the same
+      values. A value is null if it prints C(N/A).
     - C(error) is the reason why they cannot be read, or null.
   returned: when O(subset) has V(nvlink)
   type: dict

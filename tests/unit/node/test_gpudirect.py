@@ -63,6 +63,7 @@ class Host(Tree):
         self.write("/proc/sys/kernel/osrelease", RELEASE)
         self.write("/proc/cmdline", "root=/dev/vda quiet")
         self.write("/proc/uptime", "500.00 900.00")
+        (self.root / "proc/1/fd").mkdir(parents=True)
         self.write("/boot/config-" + RELEASE, "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y")
         self.write("/boot/vmlinuz-" + RELEASE, "kernel")
         self.write("/sys/kernel/security/lockdown", "[none] integrity confidentiality")
@@ -450,7 +451,8 @@ def test_unloading_needs_permission_and_no_user(volta: Host) -> None:
     act(volta.direct())
     volta.write("/proc/4711/comm", "python3")
     (volta.root / "proc/4711/fd").mkdir()
-    (volta.root / "proc/4711/fd/7").symlink_to("/dev/infiniband/uverbs0")
+    # of a container, which has another mount namespace
+    (volta.root / "proc/4711/fd/7").symlink_to("/infiniband/uverbs0")
     assert "is in use: python3 pid 4711 has /dev/infiniband/uverbs0 open. Remedy: drain the node" in refused(
         volta.direct("none", unload=True)
     )

@@ -30,7 +30,7 @@ def test_a_device_with_twelve_ports_has_data_on_four(tmp_path: Path) -> None:
         assert "parent" not in row
 
 
-def test_gids_give_the_netdev_of_a_port_if_netlink_reports_none(tmp_path: Path) -> None:
+def test_gids_name_the_netdev_of_a_port_if_netlink_reports_none(tmp_path: Path) -> None:
     recording = recorded("connectx8-12-ports")
     recording["rdma"][0]["silent"] = True
     rows = Machine(tmp_path, recording).look("rdma")["rdma"]
@@ -72,11 +72,11 @@ def test_a_dma_function_is_reported_with_its_nic_and_gpu(tmp_path: Path) -> None
     assert [row["pci"] for row in found["gpus"]] == ["0008:06:00.0", "0009:06:00.0"]
 
 
-def test_the_dma_function_determines_the_distance_of_a_gpu(tmp_path: Path) -> None:
+def test_the_dma_function_gives_the_distance_of_a_gpu(tmp_path: Path) -> None:
     machine = Machine(tmp_path, recorded("data-direct"))
     found = machine.look()
     by_gpu = {row["pci"]: row["nics"] for row in found["gpus"]}
-    # as rdma_topo pairs them: another host bridge connects the NIC itself
+    # as rdma_topo pairs them: the NIC itself uses another host bridge
     assert by_gpu["0009:06:00.0"]["0000:03:00.0"] == by_gpu["0008:06:00.0"]["0002:03:00.0"] == "PIX"
     assert "PIX" not in (by_gpu["0009:06:00.0"]["0002:03:00.0"], by_gpu["0008:06:00.0"]["0000:03:00.0"])
     assert {row["pci"]: (row["gpus"], row["gpu_proximity"]) for row in found["nics"]} == {
@@ -126,8 +126,8 @@ def test_a_dma_function_of_the_network_class_is_not_a_nic(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("uuid", [None, "5c0f1d00a1b2c3d4e5f60718293a4bff"])
-def test_a_dma_function_without_a_known_nic_has_none(tmp_path: Path, uuid: str | None) -> None:
-    """Its Vital Product Data cannot be read, or belongs to another NIC."""
+def test_a_dma_function_whose_nic_is_unknown_has_none(tmp_path: Path, uuid: str | None) -> None:
+    """Its Vital Product Data cannot be read, or has the UUID of another NIC."""
     recording = recorded("data-direct")
     recording["functions"][2]["uuid"] = uuid
     machine = Machine(tmp_path, recording)

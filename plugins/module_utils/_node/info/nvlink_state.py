@@ -3,8 +3,9 @@
 
 """The NVLink domain of each GPU, as the GPU driver reports it.
 
-Only NVML has this state, and ``nvidia-smi -q`` prints it in the section Fabric of each GPU. ``State`` belongs to the
-registration of the GPU, ``Status`` is valid when it is completed (NVML API reference, ``nvmlGpuFabricInfo_v3_t``).
+Only NVML has this state, and ``nvidia-smi -q`` prints it in the section Fabric of each GPU. ``State`` describes the
+registration of the GPU, and ``Status`` is valid when the registration has completed (NVML API reference,
+``nvmlGpuFabricInfo_v3_t``).
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def _qos(fabric: Fabric, variant: Variant, family: NicFamily, report: Report) ->
     for qos in {qos.path: qos for qos in found}.values():
         for key in ("priority", "dscp", "cnp_priority", "cnp_dscp"):
             expected, value = getattr(defaults, key), getattr(qos, key)
-            if expected is not None and value != expected:
+            if value != expected:
                 message = "%s is %d, and the vendor's value for %s is %d (%s)" % (
                     key,
                     value,
