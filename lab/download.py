@@ -158,9 +158,9 @@ def _reason(url: str, error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """Return the text of an error of urllib, which contains the errors of sockets."""
+    """Return the text of an error of urllib, which contains the errors of sockets, in one line."""
     if isinstance(error, urllib.error.HTTPError):
-        return "%d %s" % (error.code, error.reason)
+        return "%d %s" % (error.code, " ".join(str(error.reason).split()))
     inner = getattr(error, "reason", None) or error
     if isinstance(inner, TimeoutError) and str(inner) == "timed out":
         return "no data in %g s" % STALL_SECONDS

@@ -53,9 +53,10 @@ def server() -> str | None:
     value = os.environ.get(VARIABLE) or SERVER
     if value == BUILD:
         return None
-    if urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.hostname or url.username is not None:
         raise LabError(
-            "%s is '%s', which is not a URL" % (VARIABLE, value),
+            "%s is not an HTTP URL without a user name" % VARIABLE,  # the value may have a password
             "set it to the URL of a mirror such as %s, or to '%s' to download nothing" % (SERVER, BUILD),
         )
     return value.rstrip("/")

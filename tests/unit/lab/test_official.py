@@ -205,6 +205,21 @@ def test_redirect_is_followed_with_the_range(server: Server, tmp_path: Path) -> 
     assert server.requests == [("/file", "bytes=1000-"), ("/mirror/file", "bytes=1000-")]
 
 
+@pytest.mark.parametrize("target", ["/file", "file:///etc/passwd"])
+def test_redirect_that_leads_nowhere_is_refused_in_one_line(server: Server, tmp_path: Path, target: str) -> None:
+    def again(handler: Handler, content: bytes) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", target)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    server.faults += [again] * 20
+    with pytest.raises(DownloadError, match="/file: 302 ") as refused:
+        get(server, tmp_path / "file")
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("status", [403, 404, 503])
 def test_refusal_of_the_server_is_the_reason(server: Server, tmp_path: Path, status: int) -> None:
     server.faults.append(lambda handler, content: handler.send_error(status))
@@ -472,10 +487,11 @@ def test_build_can_be_chosen_and_another_value_is_an_error(
     monkeypatch.setenv(official.VARIABLE, "build")
     assert binaries.ensure(tmp_path / "cache").origin == "built"
     assert server.requests == []
-    for value in ("no", "file:///tmp", "mirror.example/kubernetes", "http://"):
+    for value in ("no", "file:///tmp", "mirror.example/kubernetes", "http://", "https://me:secret@mirror.example"):
         monkeypatch.setenv(official.VARIABLE, value)
-        with pytest.raises(LabError, match="is not a URL.*Remedy: .*'build'"):
+        with pytest.raises(LabError, match="is not an HTTP URL.*Remedy: .*'build'") as refused:
             binaries.ensure(tmp_path / "cache")
+        assert "secret" not in str(refused.value)
     monkeypatch.setenv(official.VARIABLE, "")
     assert official.server() == official.SERVER
 
