@@ -52,6 +52,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Builder
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import undecided_values
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import single
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     did_you_mean,
@@ -148,7 +149,10 @@ _READERS: dict[str, dict[str, Reader | None]] = {
 
 
 class Outcome(t.NamedTuple):
-    """The result of an import. ``text``: the fabric file, empty if no rail was found. ``lint``: its lint findings."""
+    """The result of an import. ``text``: the fabric file, empty if no rail was found.
+
+    ``lint``: its lint findings except its marks, which :func:`summary` counts.
+    """
 
     text: str
     findings: list[ImportFinding]
@@ -198,7 +202,8 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
     sections = Builder(facts, drafts, options, found).build()
     sections.comments[()] = _head(files, found)
     fabric_file = render(sections.data, sections.comments)
-    return Outcome(fabric_file, found.all, lint(fabric_file.encode("utf-8")).findings, facts.manifests, len(drafts))
+    findings = undecided_values.without(lint(fabric_file.encode("utf-8")).findings)
+    return Outcome(fabric_file, found.all, findings, facts.manifests, len(drafts))
 
 
 def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
