@@ -74,10 +74,9 @@ def _comments(text: str) -> t.Iterator[tuple[int, str]]:
     import yaml  # here, because most files have no mark
 
     inside: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    event: t.Any
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if isinstance(event, yaml.ScalarEvent):
-            start, end = event.start_mark, event.end_mark
+        start, end = event.start_mark, event.end_mark
+        if isinstance(event, yaml.ScalarEvent) and start and end:
             inside.append(((start.line, start.column), (end.line, end.column)))
     for at, line in enumerate(text.split("\n")):
         found = _COMMENT.search(line)
