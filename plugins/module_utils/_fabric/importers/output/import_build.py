@@ -19,7 +19,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Options,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import host_addresses, port_drafts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import (
+    host_addresses,
+    port_drafts,
+    slot_ranges,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.infer_addresses import addressing
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
@@ -62,6 +66,8 @@ class Builder:
         self._infiniband = self._attachments.fabric_infiniband
         self._names = self._rail_names()
         self._profiles = Profiles(facts, drafts, self._names, options, self._out, found)
+        # what pools must exclude, because the agent gives it to slots
+        self.exclusions: list[slot_ranges.Exclusion] = []
 
     def build(self) -> Sections:
         out = self._out
@@ -71,6 +77,9 @@ class Builder:
             subnet_pool.report_unsupported(self._drafts, nets, self._found)
         out.data["plugin"] = PLUGIN
         out.data["fabric"] = self._fabric(layout)
+        if facts_of(self._provider).slots:
+            slots = self._slots_per_node(out.data["fabric"])
+            self.exclusions = slot_ranges.choose(self._drafts, self._facts, layout, slots, self._found)
         section = self._addresses(layout)
         if section:
             out.data["addresses"] = section
@@ -155,6 +164,12 @@ class Builder:
         if vfs:
             section["vfs"] = vfs
         return section
+
+    @staticmethod
+    def _slots_per_node(fabric: t.Mapping[str, t.Any]) -> int:
+        """Return the slots of each node on a rail, from the section that is written."""
+        pods = fabric.get("pods_per_node") or fabric.get("vfs", {}).get("count")
+        return int(pods or sum(fabric.get("slots", {"all_rails": 1}).values()))
 
     def _mtu(self) -> int:
         """Return the fabric's MTU: the option, else the most frequent one, else a safe default."""

@@ -49,7 +49,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     plain_lines,
     spiderpool_kinds,
     sriov_kinds,
+    whereabouts_kinds,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import pool_exclusions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Builder
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import undecided_values
@@ -140,6 +142,11 @@ _READERS: dict[str, dict[str, Reader | None]] = {
         "NicDevice": None,
     },
     ipam_kinds.GROUP: {"IPPool": ipam_kinds.ip_pool, "CIDRPool": ipam_kinds.cidr_pool},
+    whereabouts_kinds.GROUP: {
+        "IPPool": whereabouts_kinds.ip_pool,
+        "OverlappingRangeIPReservation": whereabouts_kinds.reservation,
+        "NodeSlicePool": None,
+    },
     host_interfaces.GROUP: {
         "NodeNetworkConfigurationPolicy": host_interfaces.policy,
         "NodeNetworkState": host_interfaces.state,
@@ -151,7 +158,8 @@ _READERS: dict[str, dict[str, Reader | None]] = {
 class Outcome(t.NamedTuple):
     """The result of an import. ``text``: the fabric file, empty if no rail was found.
 
-    ``lint``: its lint findings except its marks, which :func:`summary` counts.
+    ``lint``: its lint findings except its marks, which :func:`summary` counts. ``patches``: of pools, which must not
+    give the addresses of slots to pods.
     """
 
     text: str
@@ -159,6 +167,7 @@ class Outcome(t.NamedTuple):
     lint: list[Finding]
     manifests: int
     rails: int
+    patches: t.Sequence[pool_exclusions.Patch] = ()
 
 
 def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
@@ -199,11 +208,13 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
         remedy = "give the manifests of pools, networks, policies or device plugins"
         found.add(import_rules.NOTHING, Place(files[0][0] if files else "-"), message, remedy, "no fabric file")
         return Outcome("", found.all, [], facts.manifests, 0)
-    sections = Builder(facts, drafts, options, found).build()
+    builder = Builder(facts, drafts, options, found)
+    sections = builder.build()
     sections.comments[()] = _head(files, found)
     fabric_file = render(sections.data, sections.comments)
     findings = undecided_values.without(lint(fabric_file.encode("utf-8")).findings)
-    return Outcome(fabric_file, found.all, findings, facts.manifests, len(drafts))
+    patches = pool_exclusions.patches(builder.exclusions)
+    return Outcome(fabric_file, found.all, findings, facts.manifests, len(drafts), patches)
 
 
 def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
