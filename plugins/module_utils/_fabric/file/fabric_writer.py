@@ -103,6 +103,7 @@ def _general(fabric: Fabric) -> Data:
         pods_per_node=fabric.pods_per_node,
         slots=_settings(fabric.slots),
         agent=_different(fabric.agent, AgentSettings(), ("metrics", "metrics_port", "gateway_check")),
+        objects=dict(fabric.objects) or None,
         reserved={name: str(net) for name, net in fabric.reserved.items()} or None,
         routing=_routing(fabric.routing),
         infiniband=_infiniband(fabric.infiniband),

@@ -300,6 +300,10 @@ class AgentSettings:
     path: Path = ()
 
 
+# Objects, and parts of them, that a fabric file may leave out: keys of the section ``objects``.
+OBJECT_KEYS = ("injection", "network_mtu", "device_plugins", "cluster_policy", "sriov_policies", "nccl", "metrics")
+
+
 @dataclass
 class NodeSettings:
     """The settings that profiles and groups have in common."""
@@ -414,6 +418,8 @@ class Fabric:
     pods_per_node: int | None = None
     slots: SlotSettings = field(default_factory=dict)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    # keys of OBJECT_KEYS that the file has
+    objects: dict[str, bool] = field(default_factory=dict)
     vfs: VfSettings = field(default_factory=dict)
     host: HostSettings = field(default_factory=dict)
     names: dict[str, Template | RailTemplates] = field(default_factory=dict)

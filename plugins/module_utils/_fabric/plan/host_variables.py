@@ -156,6 +156,8 @@ class PlanOutput:
             "rails": [rail.name for rail in fabric.rails],
             "subnets": {rail.name: self._subnets(rail) for rail in fabric.rails},
         }
+        if fabric.objects:
+            found["objects"] = fabric.objects
         if self._domains:
             found["nvlink_domains"] = {name: [node.name for node in nodes] for name, nodes in self._domains.items()}
         return found

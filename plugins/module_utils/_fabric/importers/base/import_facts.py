@@ -137,6 +137,8 @@ class Device:
     nodes: Selector = ALL
     # the ConfigMap that contains it, which a DaemonSet may use on some nodes only
     config_map: str | None = None
+    # the name of the SriovNetworkNodePolicy that it is from
+    policy: str = ""
 
 
 @dataclass
@@ -213,6 +215,8 @@ class Facts:
     # addresses that objects can allocate or have allocated
     claims: list[Claim] = field(default_factory=list)
     manifests: int = 0
+    # kinds of all objects
+    kinds: set[str] = field(default_factory=set)
 
     def provider(self, name: str) -> None:
         """Count an indication of this provider."""

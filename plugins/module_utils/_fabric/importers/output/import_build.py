@@ -43,10 +43,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Sections,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import attachment_table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import OBJECT_KEYS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, SUFFIX, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 
+# Key of ``objects`` -> what it adds.
+LEFT_OUT = {
+    "injection": "groups of networks that a webhook adds to pods",
+    "network_mtu": "the MTU in networks of pods",
+    "nccl": "ConfigMaps with settings of NCCL",
+    "device_plugins": "DaemonSets of device plugins",
+    "cluster_policy": "NicClusterPolicy and NicNodePolicies",
+    "sriov_policies": "SriovNetworkNodePolicies",
+    "metrics": "scraping and alerts of Prometheus",
+}
+_WITH_MTU = {"macvlan", "ipvlan", "sriov"}
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
 
 
@@ -158,6 +170,7 @@ class Builder:
             section["slots"] = {"all_rails": 1, "per_rail": 1}
             comment = "DECIDE: how many pods of a node use all rails, or one of them, at the same time"
             self._out.say(("fabric", "slots"), comment)
+        section["objects"] = self._objects()
         reserved = self._facts.reserved
         if reserved:
             section["reserved"] = dict(reserved)
@@ -170,6 +183,28 @@ class Builder:
         """Return the slots of each node on a rail, from the section that is written."""
         pods = fabric.get("pods_per_node") or fabric.get("vfs", {}).get("count")
         return int(pods or sum(fabric.get("slots", {"all_rails": 1}).values()))
+
+    def _objects(self) -> dict[str, bool]:
+        """Return the section ``objects``: off for all that the plan has in addition to objects of the manifests."""
+        kinds = set(self._attachments.rails)
+        known = [each.mtu for draft in self._drafts for each in (*draft.networks, *draft.devices) if each.mtu]
+        left_out = ["metrics"]
+        if not facts_of(self._provider).slots:
+            left_out.append("nccl")
+            if self._provider != CNI and kinds & _WITH_MTU and not known:
+                left_out.append("network_mtu")
+        if self._provider == SPIDERPOOL:
+            left_out.append("injection")
+        if self._provider == NETWORK_OPERATOR and "NicClusterPolicy" not in self._facts.kinds:
+            left_out.append("cluster_policy")
+        if self._provider == CNI and "DaemonSet" not in self._facts.kinds:
+            left_out.append("device_plugins")
+        of_operator = kinds & {"sriov", "ib-sriov"} and self._provider in (SPIDERPOOL, NETWORK_OPERATOR)
+        if of_operator and "SriovNetworkNodePolicy" not in self._facts.kinds:
+            left_out.append("sriov_policies")
+        for key in left_out:
+            self._out.say(("fabric", "objects", key), "not in the manifests: %s; true adds it" % LEFT_OUT[key])
+        return {key: False for key in OBJECT_KEYS if key in left_out}
 
     def _mtu(self) -> int:
         """Return the fabric's MTU: the option, else the most frequent one, else a safe default."""

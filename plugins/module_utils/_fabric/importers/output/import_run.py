@@ -52,7 +52,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     whereabouts_kinds,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import pool_exclusions
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Builder
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import (
+    LEFT_OUT,
+    Builder,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import undecided_values
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import single
@@ -97,13 +100,15 @@ def counts(findings: t.Sequence[ImportFinding]) -> dict[str, int]:
 def summary(outcome: Outcome) -> str:
     """Return the result on one line."""
     numbers = counts(outcome.findings)
-    return "%s read, %s made; to decide: %d (DECIDE and CHECK in the file); findings: %s, %s" % (
+    left_out = ", ".join("%s (%s)" % (LEFT_OUT[key], key) for key in outcome.left_out)
+    text = "%s read, %s made; to decide: %d (DECIDE and CHECK in the file); findings: %s, %s" % (
         count(outcome.manifests, "manifest"),
         count(outcome.rails, "rail"),
         len(_MARK.findall(outcome.text)),
         count(numbers[ERROR], "error"),
         count(numbers[WARNING], "warning"),
     )
+    return text + ("; not added: %s, set its key in fabric.objects to true to add it" % left_out if left_out else "")
 
 
 Reader = t.Callable[[manifest_texts.Manifest, Facts, Found], None]
@@ -168,6 +173,8 @@ class Outcome(t.NamedTuple):
     manifests: int
     rails: int
     patches: t.Sequence[pool_exclusions.Patch] = ()
+    # keys of ``objects`` that are off
+    left_out: t.Sequence[str] = ()
 
 
 def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
@@ -214,7 +221,8 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
     fabric_file = render(sections.data, sections.comments)
     findings = undecided_values.without(lint(fabric_file.encode("utf-8")).findings)
     patches = pool_exclusions.patches(builder.exclusions)
-    return Outcome(fabric_file, found.all, findings, facts.manifests, len(drafts), patches)
+    left_out = list(sections.data["fabric"]["objects"])
+    return Outcome(fabric_file, found.all, findings, facts.manifests, len(drafts), patches, left_out)
 
 
 def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
@@ -243,6 +251,7 @@ def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None
                 _read(manifest_texts.Manifest(manifest.file, item.line, item), facts, found)
         return
     found.begin(kind, object_shape.name_of(manifest)[1])
+    facts.kinds.add(kind)
     group = version.rpartition("/")[0]
     reader = _reader_of(manifest, group, kind, found) if kind else _kindless
     before = facts.manifests
