@@ -187,7 +187,8 @@ class Builder:
     def _objects(self) -> dict[str, bool]:
         """Return the section ``objects``: off for all that the plan has in addition to objects of the manifests."""
         kinds = set(self._attachments.rails)
-        known = [each.mtu for draft in self._drafts for each in (*draft.networks, *draft.devices) if each.mtu]
+        known = [network.mtu for draft in self._drafts for network in draft.networks if network.mtu]
+        known += [device.mtu for draft in self._drafts for device in draft.devices if device.mtu]
         left_out = ["metrics"]
         if not facts_of(self._provider).slots:
             left_out.append("nccl")
