@@ -366,6 +366,7 @@ def _profile(profile: Profile) -> Data:
         **profile.expected,
         gpus=gpus,
         gpu_vendor=profile.gpu_vendor,
+        gpu_model=profile.gpu_model,
         gpu_distance=gpu_distance,
         ports=_overrides(profile.ports, preset.ports) if preset else _ports(profile.ports),
         other_ports=_other_ports(profile),

@@ -327,11 +327,13 @@ class Profile(NodeSettings):
     have the preset's ports as their ``base``.
     ``nic``: the family of the NICs of its rail ports, a key of ``nic_families.FAMILIES``; None: unknown.
     ``gpu_vendor``: one of :data:`GPU_VENDORS`; None: unknown, which is the same as the first.
+    ``gpu_model``: the type of the GPUs in Slurm; None: the name of the profile.
     """
 
     soft_rdma: str | None = None
     nic: str | None = None
     gpu_vendor: str | None = None
+    gpu_model: str | None = None
     gpus: dict[int, str | None] | None = None
     gpu_distance: str | None = None
     expected: dict[str, int] = field(default_factory=dict)

@@ -27,6 +27,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for variant in variants.with_unused():
         if not report.within(variant.profile.path + ("gpus",)):
             _profile_gpus(fabric, variant, report)
+            _from_one(variant, report)
             for node in variants.nodes_of(variant):
                 for port in node.ports.values():
                     _known(variant.profile, port, report)
@@ -86,6 +87,29 @@ DISTANCE_IDLE = rule(
     _ports("gpu: 0", "gpu: 1", "gpu_distance: PIX"),
     WARNING,
 )
+
+
+FROM_ONE = rule(
+    "RY908 gpus-from-one: GPUs that are counted from 1",
+    _ports("gpu: 1", "gpu: 2"),
+    _ports("gpu: 0", "gpu: 1"),
+    WARNING,
+    why="nvidia-smi, NCCL and the files /dev/nvidiaN count GPUs from 0. Rails are often counted from 1.",
+)
+
+
+def _from_one(variant: Variant, report: Report) -> None:
+    """Report GPUs from 1 on, one after the other, of a profile that does not list its GPUs."""
+    ports = [port for port in variant.ports.values() if port.gpus]
+    gpus = sorted({gpu for port in ports for gpu in port.gpus})
+    if variant.profile.gpus is not None or len(gpus) < 2 or gpus != list(range(1, len(gpus) + 1)):
+        return
+    if report.within(variant.profile.path + ("ports",)):
+        return  # the GPU 0 may be a value that could not be read
+    first = next(port for port in ports if 1 in port.gpus)
+    message = "the ports of %s have the GPUs 1 to %d, and none has GPU 0" % (variant.profile.name, len(gpus))
+    remedy = "count them from 0, here gpu: 0, or list the GPUs of the profile in gpus"
+    report.add(FROM_ONE, first.paths.get("gpu", first.path), message, remedy)
 
 
 def _profile_gpus(fabric: Fabric, variant: Variant, report: Report) -> None:
