@@ -129,7 +129,7 @@ def test_the_model_of_gpus_is_their_type_in_slurm() -> None:
     assert [each[:2] for each in found(text % "gpu_model: 'H 100', ")] == [("RY112", "profiles.h200.gpu_model")]
 
 
-# A value that a remedy tells to write. An example in it comes before a description.
+# A value that a remedy proposes. An example in it comes before a description.
 _VALUES = (
     r"if you mean ([^ ,]+), write that",
     r"such as ([A-Za-z0-9_.:/-]*[A-Za-z0-9])(?=$|[,;] | or )",
@@ -194,3 +194,47 @@ def test_most_remedies_with_a_value_are_tried() -> None:
             continue
         tried += _replaced(whole, place, value, code in _KEYS)
     assert tried > 25
+
+
+WIDE = """
+plugin: railyard.fabric.rails
+fabric: {name: east, attachment: macvlan, provider: agent, mtu: 4200, pods_per_node: 16}
+%srails: {count: 2, name: "gpu{n:02}", %s}
+profiles: {hgx: {ports: {gpu01: {netdev: rail01}, gpu02: {netdev: rail02}}}}
+nodes:
+  hgx-[1:32]: {profile: hgx}
+"""
+SUPERNET = "addresses: {supernet: 172.20.0.0/16, rail_prefix: %d}\n"
+
+
+@pytest.mark.parametrize(
+    ("rails", "code", "remedy"),
+    [
+        (
+            'subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253',
+            "RY324",
+            "use a /22 for each rail, with supernet",
+        ),
+        ('subnet: "172.20.{n*4}.0/22", pods: .1-.200', "RY115", "write addresses.supernet with rail_prefix"),
+        ('subnet: "172.20.{n}.0/22", pods: .1-.200', "RY303", "write addresses.supernet, with rail_prefix: 22"),
+        ('subnet: "172.16.{n+10}.0/24", pods: .1-.512', "RY301", "+1-+512"),
+    ],
+)
+def test_wide_ranges_are_proposed_with_a_supernet(rails: str, code: str, remedy: str) -> None:
+    remedies = {each.code: each.remedy for each in lint((WIDE % ("", rails)).encode()).findings}
+    assert remedy in remedies[code]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "ranges", "first"),
+    [
+        (22, "pods: .0.1-.2.254, hosts: .3.1-.3.253", ("172.20.0.1", "172.20.4.1")),
+        (20, "pods: .0.1-.7.254, hosts: .8.1-.15.254", ("172.20.0.1", "172.20.16.1")),
+        (22, "pods: +1-+700, hosts: +701-+900", ("172.20.0.1", "172.20.4.1")),
+    ],
+)
+def test_wide_ranges_are_the_same_part_of_each_rail(prefix: int, ranges: str, first: tuple[str, str]) -> None:
+    outcome = lint((WIDE % (SUPERNET % prefix, ranges)).encode())
+    assert outcome.plan, [each.text() for each in outcome.findings]
+    rails = outcome.plan.document()["nodes"][0]["agent"]["rails"]
+    assert tuple(rail["slots"][0]["address"].partition("/")[0] for rail in rails) == first

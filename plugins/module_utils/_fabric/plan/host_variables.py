@@ -231,8 +231,7 @@ class PlanOutput:
                 head["preset"] = profile.preset.name
             if profile.gpu_vendor not in (None, GPU_VENDORS[0]):
                 head["gpu_vendor"] = profile.gpu_vendor
-            if profile.gpu_model is not None:
-                head["gpu_model"] = profile.gpu_model
+            head.update({"gpu_model": profile.gpu_model} if profile.gpu_model else {})
             if profile.nic not in (None, MLX5.name):
                 head["nic_family"] = profile.nic
         return head
