@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_name
 
@@ -69,6 +70,17 @@ class HostLayer(t.NamedTuple):
     planned: t.Mapping[str, str] = {}
     drift: Drift | None = None
     parts: t.Callable[[Values], t.Iterable[Values]] = _whole
+
+    def removed(self) -> dict[str, RailyardError]:
+        """Return the removed variables of the role, each with the error that its use is."""
+        return {
+            name: RailyardError(
+                "the plan sets the value, and the variable has no effect",
+                name,
+                "remove it and set %s in the fabric file, or run the module railyard.fabric.%s" % (key, self.module),
+            )
+            for name, key in (("%s_%s" % (self.layer, suffix), key) for suffix, key in self.planned.items())
+        }
 
 
 def _pick(values: Values, *keys: str) -> Options:
