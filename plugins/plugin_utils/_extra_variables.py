@@ -76,32 +76,44 @@ def known(root: Path) -> Known:
 
 
 def check(given: t.Mapping[str, t.Any], root: Path, unchecked: t.Any = None, others: t.Sequence[str] = ()) -> None:
-    """Check the names and values of extra variables.
+    """Check the names and values of extra variables. Parameters: as for :func:`errors`.
+
+    :raises RailyardError: for all misspelt, unknown and invalid ones.
+    """
+    raise_all(list(errors(given, root, unchecked, others).values()))
+
+
+def errors(
+    given: t.Mapping[str, t.Any], root: Path, unchecked: t.Any = None, others: t.Sequence[str] = ()
+) -> dict[str, RailyardError]:
+    """Return the errors of extra variables by name.
 
     :param root: the directory of the collection.
-    :param unchecked: the value of :data:`UNCHECKED`: a list of names, or names separated by commas.
+    :param unchecked: the value of :data:`UNCHECKED`, if it is not one of ``given``: a list of names, or names
+        separated by commas.
     :param others: the paths of playbooks of the run that are not of this collection. Names in their texts are theirs.
-    :raises RailyardError: for all misspelt, unknown and invalid ones.
     """
     names = [str(name) for name in given if not str(name).startswith("ansible_")]
     if not names:
-        return
+        return {}
     ours = known(root)
     removed = {variable: error for row in HOST_LAYERS for variable, error in row.removed().items()}
-    skipped = set(re.split(r"[\s,]+", unchecked) if isinstance(unchecked, str) else map(str, unchecked or ()))
-    errors = []
+    listed = given.get(UNCHECKED) if unchecked is None else unchecked
+    skipped = set(map(str, listed) if isinstance(listed, list) else re.split(r"[\s,]+", str(listed)))
+    found = {}
     for name in names:
-        if name in skipped:
-            continue
+        error = None
         if name in ours.specs:
-            errors += _wrong_value(name, given[name], ours.specs[name])
+            error = _wrong_value(name, given[name], ours.specs[name])
         elif name in removed:
-            errors.append(removed[name])
-        else:
+            error = removed[name]
+        elif name not in skipped:
             near = _meant(name, ours.specs)
             if (near or _plain(name).startswith(ours.prefixes)) and not _mentioned(name, others):
-                errors.append(_unknown(name, near, ours))
-    raise_all(errors)
+                error = _unknown(name, near, ours)
+        if error:
+            found[name] = error
+    return found
 
 
 def _plain(name: str) -> str:
@@ -143,24 +155,25 @@ def _unknown(name: str, near: str | None, ours: Known) -> RailyardError:
     )
 
 
-def _wrong_value(name: str, value: t.Any, spec: t.Mapping[str, t.Any]) -> list[RailyardError]:
-    """Return the error of a value that has another type or is missing in the choices; empty for a valid value.
+def _wrong_value(name: str, value: t.Any, spec: t.Mapping[str, t.Any]) -> RailyardError | None:
+    """Return the error of a value that has another type or is missing in the choices; None for a valid value.
 
     Templates and empty values are valid.
     """
     text = str(value)
-    if value is None or not isinstance(value, (str, int, float)) or not text or "{{" in text:
-        return []
+    if value is None or not isinstance(value, (str, int, float)) or not text or "{{" in text or "{%" in text:
+        return None
     what, convert = _TYPES.get(spec.get("type", ""), ("", None))
     try:
         if convert:
             convert(value)
     except (TypeError, ValueError):
-        remedy = "use true or false" if what == "a boolean" else "use %s" % what
-        near = nearest(text, ("true", "false", "yes", "no")) if what == "a boolean" else None
-        return [RailyardError("%s is not %s%s" % (text, what, did_you_mean(near)), "-e %s" % name, remedy)]
+        boolean_asked = spec["type"] == "bool"
+        near = nearest(text, ("true", "false", "yes", "no")) if boolean_asked else None
+        remedy = "use true or false" if boolean_asked else "use %s" % what
+        return RailyardError("%s is not %s%s" % (text, what, did_you_mean(near)), "-e %s" % name, remedy)
     choices = [str(choice) for choice in spec.get("choices") or ()]
     if choices and spec["type"] == "str" and text not in choices:
         message = "%s is not a valid value%s" % (text, did_you_mean(nearest(text, choices)))
-        return [RailyardError(message, "-e %s" % name, "use one of %s" % ", ".join(choices))]
-    return []
+        return RailyardError(message, "-e %s" % name, "use one of %s" % ", ".join(choices))
+    return None

@@ -108,6 +108,25 @@ def test_a_request_whose_answer_is_lost_is_sent_again(status: int, after: bool, 
     assert site.sync().changes == []
 
 
+def test_an_association_whose_answer_is_lost_is_removed_again(made: Site) -> None:
+    """AWX deletes a label with its last use, and refuses to remove it once more."""
+    text = TEXT.replace("templates:\n", "labels: [ai]\ntemplates:\n", 1)
+    made.sync(text)
+    number = next(iter(made.awx.tables["labels"]))
+    holders = [(kind, item) for (kind, item, what), ids in made.awx.links.items() if what == "labels" and number in ids]
+    kind, item = holders[-1]
+    for each in holders[:-1]:
+        made.awx.links[(*each, "labels")].clear()
+    made.awx.troubles = [Trouble("POST", "%s/%d/labels/$" % (kind, item), after=True)]
+    made.sync(text.replace("[ai]", "[]"))
+    assert made.awx.names("labels") == [] and made.sync(text.replace("[ai]", "[]")).changes == []
+    # one that AWX refuses for another reason stays an error
+    made.awx.troubles = [Trouble("POST", "/labels/$", after=False)]
+    made.awx.refusals = {"labels": {"name": ["is refused"]}}
+    with pytest.raises(RailyardError, match="is refused"):
+        made.sync(text)
+
+
 def test_an_awx_that_stays_down_is_one_line_and_the_next_run_continues(site: Site) -> None:
     site.awx.troubles = [Trouble("POST", "workflow_job_templates/$", 502, times=99)]
     with pytest.raises(RailyardError, match=r"HTTP 502.*Remedy: check that AWX runs, and run this again"):
