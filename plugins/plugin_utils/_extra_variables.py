@@ -72,7 +72,7 @@ def known(root: Path) -> Known:
             specs.update(options)
             names.update(name.partition("_")[0] for name in options if of_playbooks and "_" in name)
     prefixes = tuple(name + "_" for name in sorted(names.difference(_GENERAL)))
-    return Known({**specs, **dict.fromkeys(ARTIFACTS, {}), UNCHECKED: {}}, prefixes)
+    return Known(specs, prefixes)
 
 
 def check(given: t.Mapping[str, t.Any], root: Path, unchecked: t.Any = None, others: t.Sequence[str] = ()) -> None:
@@ -107,8 +107,8 @@ def errors(
             error = _wrong_value(name, given[name], ours.specs[name])
         elif name in removed:
             error = removed[name]
-        elif name not in skipped:
-            near = _meant(name, ours.specs)
+        elif name not in (UNCHECKED, *ARTIFACTS, *skipped):
+            near = _meant(name, root)
             if (near or _plain(name).startswith(ours.prefixes)) and not _mentioned(name, others):
                 error = _unknown(name, near, ours)
         if error:
@@ -120,13 +120,17 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def _meant(name: str, specs: Specs) -> str | None:
+@functools.lru_cache(maxsize=None)
+def _meant(name: str, root: Path) -> str | None:
     """Return the variable of which a name is a misspelling, whatever it begins with; None if it is another word.
 
     Variables of users, such as ``repo_dir`` beside ``report_dir``, are other words: they differ in length or in the
     first letter.
     """
-    plain = _plain(name)
+    plain, specs = _plain(name), known(root).specs
+    begun = max((each for each in specs if "_" in each and plain.startswith(each)), key=len, default=None)
+    if begun:  # report_directory
+        return begun
     for near in difflib.get_close_matches(plain, specs, n=3, cutoff=0.8):
         ratio = difflib.SequenceMatcher(None, plain, near).ratio()
         if abs(len(near) - len(plain)) <= max(1, len(plain) // 8) and (near[0] == plain[0] or ratio > 0.9):
@@ -147,7 +151,7 @@ def _unknown(name: str, near: str | None, ours: Known) -> RailyardError:
     if not near:  # what follows the prefix, because all names with a long prefix are similar
         rest = nearest(_plain(name)[len(prefix) :], [each[len(prefix) :] for each in similar])
         near = prefix + rest if rest else None
-    use = "correct the name" if near or not 0 < len(similar) <= _LISTED else "use one of %s" % ", ".join(similar)
+    use = "correct the name" if near or not 0 < len(similar) <= _LISTED else "use %s" % " or ".join(similar)
     return RailyardError(
         "railyard.fabric has no variable %s%s" % (name, did_you_mean(near)),
         "-e %s" % name,

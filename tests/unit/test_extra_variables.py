@@ -54,6 +54,7 @@ def errors(given: t.Mapping[str, t.Any], unchecked: t.Any = None, others: t.Sequ
         ("rail_port_backend", "rail_ports_backend"),
         ("awx_fiel", "awx_file"),
         ("eport_dir", "report_dir"),
+        ("report_directory", "report_dir"),
     ],
 )
 def test_a_misspelt_name_is_a_question(name: str, meant: str) -> None:
@@ -74,7 +75,7 @@ def test_a_name_that_begins_like_ours_is_ours(name: str) -> None:
 
 def test_an_unknown_name_shows_the_few_names_that_begin_like_it() -> None:
     (error,) = errors({"rail_ports_persist": False})
-    assert "Remedy: use one of rail_ports_backend, " in error
+    assert "Remedy: use rail_ports_backend or " in error
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -124,6 +125,7 @@ def test_a_name_that_the_users_playbook_contains_is_the_users(tmp_path: Path) ->
 
 
 def test_what_awx_passes_to_jobs_is_known() -> None:
+    assert errors(dict.fromkeys(_extra_variables.ARTIFACTS, {})) == []
     surveys = [awx_templates.questions(each) for each in (*awx_templates.TEMPLATES, awx_templates.SITE)]
     answers = {each.variable: each.default for survey in surveys for each in survey}
     assert len(answers) > 15 and errors(answers) == []
