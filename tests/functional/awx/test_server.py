@@ -28,6 +28,17 @@ def test_missing_permissions_are_errors(site: Site) -> None:
         site.sync(TEXT.replace("forks: 64", "forks: 32"), CONTROLLER_OAUTH_TOKEN="token-auditor")
 
 
+def test_instance_groups_need_the_right_to_use_them(site: Site) -> None:
+    """An administrator of an organization does not see other groups."""
+    number = site.awx.add("instance_groups", name="far")["id"]
+    text = TEXT.replace("templates:\n", "instance_groups: [far]\ntemplates:\n", 1)
+    site.sync(text)
+    with pytest.raises(RailyardError, match="no permission to see it.*or give this user the right to use it there"):
+        site.sync(text, CONTROLLER_OAUTH_TOKEN="token-org-admin")
+    site.awx.usable.add(number)
+    assert site.sync(text, CONTROLLER_OAUTH_TOKEN="token-org-admin").changes == []
+
+
 def test_a_member_gets_a_remedy(site: Site) -> None:
     with pytest.raises(RailyardError, match=r"HTTP 403.*Remedy: "):
         site.sync(CONTROLLER_OAUTH_TOKEN="token-member")
