@@ -165,7 +165,8 @@ def _wrong_value(name: str, value: t.Any, spec: t.Mapping[str, t.Any]) -> Railya
     Templates and empty values are valid.
     """
     text = str(value)
-    if value is None or not isinstance(value, (str, int, float)) or not text or "{{" in text or "{%" in text:
+    # values that are encrypted have another type
+    if not isinstance(value, (str, int, float, list, dict)) or not text or "{{" in text or "{%" in text:
         return None
     what, convert = _TYPES.get(spec.get("type", ""), ("", None))
     try:

@@ -98,6 +98,8 @@ def test_all_errors_are_reported_at_once() -> None:
         ("kubernetes_enabled", "ture", "ture is not a boolean (did you mean true?). Remedy: use true or false."),
         ("reboot_allowed", "flase", "flase is not a boolean (did you mean false?)"),
         ("teardown_hosts", 2, "2 is not a boolean"),
+        ("teardown_hosts", ["true"], "['true'] is not a boolean"),
+        ("plan_rows", {"a": 1}, "{'a': 1} is not an integer"),
         ("plan_rows", "eight", "eight is not an integer. Remedy: use an integer."),
         ("verify_share", "most", "most is not a number"),
         (
