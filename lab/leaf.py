@@ -6,7 +6,7 @@ Each rail port is a pair of unix datagram sockets, one frame a datagram: the gue
 sends to ``nNrR.nic``. Between them is a cable, which can be plugged elsewhere, cut, narrowed, made lossy, or made to
 hear LLDP. Commands come as JSON lines on ``leaf.control``; each gets one JSON line back.
 
-The layout decides which leaves act as one switch. Ports of a guest on one switch are one aggregate if its bond speaks
+The layout decides which leaves act as one switch. Ports of a guest on one switch form one aggregate if its bond uses
 LACP. With planes, the two leaves of a rail act as one switch for aggregates only, as two planes do for a NIC that
 spreads its packets over both; other ports use the network of their plane.
 """

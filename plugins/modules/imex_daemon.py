@@ -23,7 +23,7 @@ extends_documentation_fragment:
 options:
   daemon:
     description:
-      - Where the daemon runs. V(host) is the service of the host, V(compute-domain) are pods of the DRA driver.
+      - Where the daemon runs. V(host) uses the service of the host, V(compute-domain) uses pods of the DRA driver.
     type: str
     choices: [host, compute-domain]
     default: host

@@ -11,8 +11,8 @@ short_description: Read the NICs, interfaces, RDMA devices, GPUs, VFs and tools 
 version_added: 0.1.0
 description:
   - Reads the state of a node in one call. Changes nothing and loads no kernel module.
-  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, if installed, libibverbs. Of programs, only
-    the output of C(nvidia-smi -q) is parsed, for V(nvlink).
+  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, if installed, libibverbs. For V(nvlink), the module
+    parses the output of C(nvidia-smi -q), and otherwise no output of programs.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

@@ -55,8 +55,8 @@ class Fault(t.NamedTuple):
     """One fault.
 
     ``codes``: one of them must name it. ``harm``, ``fix``: a shell command on ``node``, or words for ``lab cable``.
-    ``fix`` is empty where ``hosts.yml`` reverts it. ``found``: what the failure must contain. ``either``: of two nodes
-    it is unknown which one has it. ``visible``: a shell condition that is true when the node has noticed the fault.
+    ``fix`` is empty where ``hosts.yml`` reverts it. ``found``: what the failure must contain. ``either``: any of the
+    two nodes may have it. ``visible``: a shell condition that is true when the node has noticed the fault.
     """
 
     codes: tuple[str, ...]
@@ -94,7 +94,7 @@ class Layout:
                 cable(*words)
 
     def name_each(self, faults: t.Mapping[str, Fault]) -> None:
-        """Do all these faults, let verify judge the nodes, and revert the faults as a person would."""
+        """Cause all these faults, run verify, and revert the faults as a person would."""
         for fault in faults.values():
             self.harm(fault)
         try:

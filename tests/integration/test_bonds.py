@@ -110,7 +110,7 @@ def test_rails_on_bonds_and_vlans_are_proven(bonds: Layout) -> None:
     assert bonds.failures() == []
 
 
-def test_pods_are_on_bonds_and_vlans(bonds: Layout) -> None:
+def test_pods_use_bonds_and_vlans(bonds: Layout) -> None:
     check_pods(bonds)
 
 

@@ -760,7 +760,7 @@ def test_a_kernel_without_p2pdma_is_named_and_peer_memory_replaces_it(tmp_path: 
     assert act(host.direct()) == [] and act(host.direct("peermem")) == []
 
 
-def test_an_option_that_the_kernel_does_not_know_is_not_missing(tmp_path: Path) -> None:
+def test_an_option_that_the_kernel_does_not_have_is_not_missing(tmp_path: Path) -> None:
     host = amd(Host(tmp_path, gpu=None))
     host.write("/boot/config-" + RELEASE, "CONFIG_DMA_SHARED_BUFFER=y")
     assert host.direct().observe()["choice"]["path"] == "dmabuf"

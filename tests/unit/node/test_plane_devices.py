@@ -39,7 +39,7 @@ def test_gids_name_the_netdev_of_a_port_if_netlink_reports_none(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["mlx5_0", "mlx5_gpu01", "zz_gpu01"])
 def test_a_sub_device_for_management_datagrams_is_not_a_nic(tmp_path: Path, name: str) -> None:
-    """Whatever the name of the NIC's device is, the sub-device is not taken for it."""
+    """With any name of the NIC's device, the sub-device does not replace it."""
     recording = recorded("xdr-smi")
     recording["rdma"][0]["device"] = recording["rdma"][1]["parent"] = name
     machine = Machine(tmp_path, recording)

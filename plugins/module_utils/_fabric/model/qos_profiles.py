@@ -3,7 +3,7 @@
 
 """Transport profiles of RoCE: what the makers of NICs and switches set as a whole. Data only, with its sources.
 
-A profile decides on PFC, ECN and trimming. Priorities and DSCPs are those of the NIC's maker, or the convention.
+A profile determines PFC, ECN and trimming. Priorities and DSCPs come from the NIC's maker, or from the convention.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def _gpus(system: System, maker: str) -> list[Row]:
 
 
 def _amd_driver(modules: KernelModules) -> Row | None:
-    """Return amdgpu, as :func:`_driver` does. The one of the kernel has no version of its own."""
+    """Return amdgpu, as :func:`_driver` does. The kernel's amdgpu has no version of its own."""
     loaded = modules.loaded(AMDGPU)
     if not loaded and not modules.path(AMDGPU):
         return None

@@ -44,7 +44,7 @@ def parse(text: str) -> list[Row]:
 
     Values are texts as printed; None for ``N/A`` and missing ones.
 
-    :raises ValueError: if the GPUs are not those that the first lines count. The output contains names of processes,
+    :raises ValueError: if the number of GPUs differs from the first lines. The output contains names of processes,
         which a pod can choose; one with line breaks could look like a GPU.
     """
     found: list[Row] = []
