@@ -13,7 +13,6 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_name
 
 Values = t.Mapping[str, t.Any]
 Options = t.Dict[str, t.Any]
@@ -185,7 +184,8 @@ def _rail_parts(port: Values) -> t.Iterable[Values]:
 def _rdma_port(port: Values) -> Options | None:
     rdma = port["rdma"]
     # Others name the hardware devices of an unmanaged port, but only Railyard creates planned soft devices.
-    if not rdma["name"] or (rdma["type"] == "hardware" and not port_view.is_managed(port)) or keeps_name(rdma["name"]):
+    managed = port_view.is_managed(port) and rdma.get("managed", True)
+    if not rdma["name"] or (rdma["type"] == "hardware" and not managed):
         return None
     below = dict(_names(port), netdev=port_view.rdma_netdev(port))
     return dict(below, **_pick(rdma, "name", "type"))
