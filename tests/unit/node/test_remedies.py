@@ -13,7 +13,7 @@ from tests import yaml_text
 
 ROOT = Path(__file__).resolve().parents[3]
 NODE = ROOT / "plugins" / "module_utils" / "_node"
-# What a remedy tells users to set: an option in any notation.
+# A remedy that proposes to set an option, in any notation.
 _SET = re.compile(r"\b(?:set|with|add) `?([a-z]+(?:_[a-z]+)*)(?=:|`| to (?:true|false|none|a)\b| \(option )")
 _OPTION = re.compile(r"([a-z_]+) (?:to [a-z]+ ?)?\(option ([a-z_]+)[:a-z ]* of the module\)")
 

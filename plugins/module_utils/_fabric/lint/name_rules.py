@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
     NETDEV_OF_KERNEL,
     RDMA_OF_KERNEL,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_name
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_names
 
 RAIL_ORDER = rule(
     "RY203 rail-order: Rail names that do not sort in the order of the rails",
@@ -127,7 +127,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 message = "the kernel may assign %s to another card" % port.netdev
                 remedy = "name it after its rail, such as %s" % name
                 report.add(NETDEV_OF_THE_KERNEL, port.paths.get("netdev", port.path), message, remedy)
-            if port.rdma and rdma and not keeps_name(port.rdma):
+            if port.rdma and rdma and not keeps_names(variant.profile.nic):
                 prefix = _driver_prefix(port.rdma) + "_"
                 name = _other_name(prefix + port.rail, prefix + "rail%02d" % number, RDMA_OF_KERNEL)
                 message = "the kernel may give %s to another device" % port.rdma
