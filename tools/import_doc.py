@@ -15,6 +15,7 @@ DOC = ROOT / "docs" / "import.md"
 sys.path[:0] = [str(ROOT), str(ROOT / "collections")]
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Rule  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import layout_rules  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Options  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import IMPORT_RULES  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run  # noqa: E402
@@ -51,7 +52,8 @@ def page() -> str:
 
 
 def _entry(rule: Rule) -> str:
-    outcome = run([("example", rule.bad.encode("utf-8", "surrogateescape"))], Options())
+    options = Options(provider="agent" if rule in layout_rules.OF_SLOTS else None)
+    outcome = run([("example", rule.bad.encode("utf-8", "surrogateescape"))], options)
     given = next(found for found in outcome.findings if found.finding.code == rule.code)
     lines = (_shown(rule.bad).splitlines(), _shown(rule.good).splitlines())
     if difflib.SequenceMatcher(None, *lines).ratio() > 0.4:

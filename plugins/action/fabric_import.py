@@ -19,6 +19,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 # have any name.
 _SUFFIXES = (".yml", ".yaml", ".json", ".md", ".markdown", ".txt", ".rst", ".adoc", ".sh")
 _INTERFACES = (".network", ".netdev", ".nmconnection")
+# The directory of patches, after the name of the fabric file's directory.
+_PATCHES = "exclude-slots"
 _COMMA = re.compile(r",(?![^\[]*\])\s*|\s+")
 
 
@@ -49,6 +51,7 @@ class ActionModule(ControllerAction):
             "table": import_run.as_table(outcome.findings),
             "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
             "summary": import_run.summary(outcome),
+            "patches": [],
         }
         if not outcome.text:
             errors = [found.text() for found in outcome.findings if found.finding.severity == "error"]
@@ -57,7 +60,22 @@ class ActionModule(ControllerAction):
             refused = "a different fabric file exists already, and it may contain what manifests do not"
             consent = None if options["force"] else "-e import_force=true"
             result.update(_fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
+        self._write_patches(outcome, options["dest"], result, check)
         return result
+
+    @staticmethod
+    def _write_patches(outcome: import_run.Outcome, dest: str | None, result: dict[str, t.Any], check: bool) -> None:
+        """Write the patches of pools, and add them to the result."""
+        # not into the directory of the inventory, of which Ansible reads every file
+        around = os.path.dirname(dest or "").rstrip("/")
+        folder = "-".join(filter(None, (around, _PATCHES)))
+        if dest and outcome.patches:
+            files = {patch.name: patch.text.encode("utf-8") for patch in outcome.patches}
+            written = _fabric_files.write(folder, files, check)
+            result["changed"] = result["changed"] or any(file["changed"] for file in written)
+        for patch in outcome.patches:
+            path = _fabric_files.shown_path(os.path.join(folder, patch.name))
+            result["patches"].append({"path": path, "text": patch.text, "command": patch.command(path)})
 
 
 def _files(paths: t.Sequence[str]) -> list[str]:

@@ -24,7 +24,8 @@ class ActionModule(ControllerAction):
     SPEC: t.Mapping[str, t.Any] = _cluster_access.SPEC
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        document, given = _planned.document(options["file"]), Options.of(options["kubernetes"])
+        document = _planned.document(options["file"])
+        given = Options.of(options["kubernetes"], document["fabric"])
         server, view = _cluster_access.server(options), View(document)
         wanted = test_workload.names(view)
         there = workload_pods.there(server, given.workload_namespace, wanted)

@@ -98,7 +98,7 @@ class SoftwareRun:
         self.pin = software_versions.PINS[self.name]
         self.check = check
         self.view = object_components.viewed(document)
-        self.plain = Options.of(options["kubernetes"])
+        self.plain = Options.of(options["kubernetes"], document["fabric"])
         self.document = document
         self.release: dict[str, t.Any] = {}
         self.warnings: list[str] = []

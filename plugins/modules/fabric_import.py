@@ -60,7 +60,10 @@ options:
   provider:
     description:
       - The provider of the fabric file, if it is not the provider of the manifests.
-      - With V(agent), the rail agent attaches pods to the rails. The addresses of pods become addresses of slots.
+      - With V(agent), the rail agent attaches pods to the rails. Slots get a part of the pools' addresses that no pod
+        has. For this, give the objects as the cluster has them, such as from C(kubectl get spiderippools -o yaml).
+        Patches that exclude these addresses from the pools are written into a directory beside the one of O(dest),
+        such as C(inventories/prod-exclude-slots).
     type: str
     choices: [agent]
 seealso:
@@ -125,6 +128,16 @@ lint:
   returned: always
   type: list
   elements: str
+patches:
+  description: Patches that exclude the addresses of slots from the pools of other address managers.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - path: inventories/prod-exclude-slots/spiderippools-gpu1-net11.yml
+      text: "spec: {excludeIPs: [172.16.11.105-172.16.11.200]}"
+      command: kubectl patch spiderippools.spiderpool.spidernet.io gpu1-net11 --type merge
+        --patch-file inventories/prod-exclude-slots/spiderippools-gpu1-net11.yml
 summary:
   description: The result as one line.
   returned: always

@@ -62,7 +62,7 @@ class Planned:
         self.document = _planned.document(options["file"])
         self.given: t.Mapping[str, t.Any] = options["kubernetes"]
         self.fabric: str = self.document["fabric"]["name"]
-        known = Options.of(self.given)
+        known = Options.of(self.given, self.document["fabric"])
         self.objects = [
             made
             for component, made in object_components.components(self.document, self.given)

@@ -136,7 +136,7 @@ def test_made_as_predicted_and_read_back(guest: t.Any) -> None:
 def test_another_number_only_with_leave(guest: t.Any) -> None:
     text = refusal(guest, ports=[{"pci": ONE, "count": 3}])
     assert "ports[0].count: 0000:05:00.0 (enp5s0) has 2 VFs, which are all removed to have 3" in text
-    assert "allow_recreate: true" in text
+    assert "sriov_allow_recreate to true" in text
 
 
 def test_a_vf_in_another_namespace_is_never_taken(guest: t.Any) -> None:

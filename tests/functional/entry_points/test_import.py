@@ -31,6 +31,7 @@ def test_import_writes_the_fabric_file_once(tmp_path: Path) -> None:
         "fabric_file": str(out),
         "import_name": "ai",
         "import_nodes": {"ai-[1:2]": {"address": "10.1.16.[1:2]"}},
+        "import_mtu": 4200,
     }
     checked = play("--check", "--diff", **specs)
     assert checked.returncode == 0 and "changed=1" in checked.stdout, checked.text

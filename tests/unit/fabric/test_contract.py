@@ -26,8 +26,8 @@ KINDS = ("ib-compute-roce-storage", "vlan-roce")
 # Keys that only ports with a bond or VLAN, or with an interface of others, have, and the inventories with such ports.
 LOWER = ("lower", "managed")
 LOWERS = ("bonded-roce", "lab-planes", "vlan-roce")
-# Keys that only nodes of a profile with a preset have.
-PRESET = {"preset"}
+# Keys that only nodes of a profile with a preset, or with the model of its GPUs, have.
+PRESET = {"preset", "gpu_model"}
 # Keys of fabrics and nodes with NVLink domains only, and the inventory with such nodes.
 NVLINK = {"nvlink_domains", "nvlink_domain", "imex"}
 NVLINKS = ("gb300-rack",)
@@ -60,7 +60,8 @@ def _block(heading: str) -> t.Any:
 def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
     wanted = _block("Host variables")
     plan = _plan(name)
-    without = set() if name in NVLINKS else NVLINK
+    # objects: only imported files have it
+    without = {"objects"} | (set() if name in NVLINKS else NVLINK)
     assert set(plan.fabric_vars()) == set(wanted["railyard_fabric"]) - without
     node, port = wanted["railyard_node"], wanted["railyard_node"]["ports"][0]
     for planned in plan.nodes:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
     embedded_json,
+    layout_rules,
     name_counting,
     pool_ranges,
 )
@@ -76,7 +77,8 @@ def data(outcome: Outcome) -> t.Any:
 @pytest.mark.parametrize("code", IMPORT_RULES)
 def test_examples_of_the_rules_are_true(code: str) -> None:
     rule = IMPORT_RULES[code]
-    bad, good = of_text(rule.bad, Options()), of_text(rule.good, Options())
+    options = Options(provider="agent" if rule in layout_rules.OF_SLOTS else None)
+    bad, good = of_text(rule.bad, options), of_text(rule.good, options)
     assert code in [found.finding.code for found in bad.findings]
     assert code not in [found.finding.code for found in good.findings]
     for found in bad.findings + good.findings:
@@ -170,7 +172,7 @@ DECIDED = {
 
 @pytest.mark.parametrize("name", FOUND)
 def test_the_written_file_lints_clean_or_marks_decisions(name: str) -> None:
-    outcome = imported(name)
+    outcome = imported(name, NODES._replace(mtu=4092) if name.startswith("ib-") else NODES)
     wrong = {finding.code for finding in outcome.lint if finding.severity != "note"}
     assert wrong == ({DECIDED[name][0]} if name in DECIDED else set()), outcome.text
     errors = {each.finding.code for each in outcome.findings if each.finding.severity == "error"}
@@ -423,8 +425,10 @@ def test_a_page_on_the_agent_keeps_the_addresses_of_pods() -> None:
     assert plan
     for number, rails in enumerate(zip(*(node["agent"]["rails"] for node in plan.document()["nodes"])), 1):
         addresses = [slot["address"] for rail in rails for slot in rail["slots"]]
-        # the pool from its first address on, each address once
-        assert addresses == ["172.20.%d.%d/24" % (number, last) for last in range(1, len(addresses) + 1)]
+        # the upper half of the pool from its first address on, each address once
+        low = int(got["rails"]["rail%02d" % number]["pods"].partition("-")[0].rpartition(".")[2])
+        assert low == 51
+        assert addresses == ["172.20.%d.%d/24" % (number, last) for last in range(low, low + len(addresses))]
         assert all(rail["slots"] for rail in rails)
 
 

@@ -441,8 +441,8 @@ def test_a_cluster_of_spiderpool_becomes_a_fabric_of_the_agent_with_the_addresse
     assert plan
     rails = plan.document()["nodes"][0]["agent"]["rails"]
     assert [slot["address"] for rail in rails for slot in rail["slots"]] == [
-        "172.16.11.1/24",
-        "172.16.11.2/24",
-        "172.16.12.1/24",
-        "172.16.12.2/24",
+        "172.16.11.101/24",
+        "172.16.11.102/24",
+        "172.16.12.101/24",
+        "172.16.12.102/24",
     ]

@@ -265,7 +265,7 @@ def test_a_wrong_bond_or_vlan_is_one_finding(port: Row, code: str) -> None:
         ("host-device", {"bond": BOND}, {"provider": "network-operator"}, ["RY456"]),
         ("host-device", {"netdev": "ens1np0", "vlan": 5}, {"provider": "network-operator"}, ["RY456"]),
         ("ipoib", {"bond": BOND}, {"mtu": 2044}, ["RY457"]),
-        ("ib-sriov", {"netdev": "ibs1", "vlan": 5}, {"vfs": {"count": 4}}, ["RY457"]),
+        ("ib-sriov", {"netdev": "ibs1", "vlan": 5}, {"vfs": {"count": 4}, "mtu": 4092}, ["RY457"]),
         ("sriov", dict(PLAIN, vlan=5), {"vfs": {"count": 4}}, []),
         ("ipvlan", {"bond": BOND, "vlan": 5}, {}, []),
         ("host", {"bond": dict(BOND, members=[{"mac": "02:00:00:00:00:01"}, {"netdev": "e2"}])}, {}, []),

@@ -201,4 +201,7 @@ def test_a_unit_with_other_zeros_is_the_one_of_that_number() -> None:
         'nodes: {"ai-su[001:128]-[01:32]": {profile: hgx, unit: "su[001:128]"}}\n'
     )
     findings = lint(text.encode()).findings
-    assert findings[0].code == "RY423" and findings[0].remedy == "write su1"
+    assert (
+        findings[0].code == "RY423"
+        and findings[0].remedy == "if you mean su1, write that; otherwise define it in units, or remove unit"
+    )

@@ -166,13 +166,13 @@ def test_every_obstacle_to_networks_is_reported_at_once(tree: Tree) -> None:
         "networks[7]: is not a CNI configuration: it requires name, and plugins with a type each. Remedy: use the"
         " networks of the plan.",
         "plugin host-device: is not in /opt/cni/bin, and not available in /opt/none, /usr/lib/cni. Remedy: install"
-        " the CNI plugins, or set `source` to a directory or archive with it.",
+        " the CNI plugins, or set cni_sources (option source of the module) to a directory or archive with it.",
         "/opt/cni/bin/macvlan: supports the CNI specification 0.4.0, not 1.0.0. Remedy: install a newer plugin, or"
         " set an older `cni_version` in kubernetes_options.",
         "plugin rdma: is not in /opt/cni/bin, and not available in /opt/none, /usr/lib/cni. Remedy: install rdma-cni,"
-        " which contains it, or set `source` to a directory or archive with it.",
+        " which contains it, or set cni_sources (option source of the module) to a directory or archive with it.",
         "plugin sbr: is not in /opt/cni/bin, and not available in /opt/none, /usr/lib/cni. Remedy: install the CNI"
-        " plugins, or set `source` to a directory or archive with it.",
+        " plugins, or set cni_sources (option source of the module) to a directory or archive with it.",
         "/opt/cni/bin/tuning: is not a working CNI plugin. Remedy: check that it is a program for this machine, %s."
         % os.uname().machine,
     ]

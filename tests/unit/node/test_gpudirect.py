@@ -335,7 +335,10 @@ def test_peermem_is_loaded_and_kept_with_its_order(volta: Host) -> None:
     state = direct.observe()
     changes = direct.changes(state)
     assert [(c.subject, c.after) for c in changes] == [(LOAD_FILE, None), (ORDER_FILE, None), (DROP_IN, None)]
-    assert direct.warnings == ["nvidia_peermem stays loaded until the next boot, or set unload: true."]
+    assert direct.warnings == [
+        "nvidia_peermem stays loaded until the next boot, or set gpudirect_unload to true"
+        " (option unload of the module)."
+    ]
     assert direct.outcome(state, changes)["reboot_required"] is True
     act(direct)
     assert volta.is_loaded("nvidia_peermem") and volta.read(LOAD_FILE) is None

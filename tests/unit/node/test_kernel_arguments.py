@@ -185,7 +185,7 @@ def test_without_permission_the_difference_is_reported_only(tmp_path: Path, name
     state = subsystem.observe()
     assert subsystem.changes(state) == []
     assert (
-        "it does not have iommu=pt, it does not have pci=realloc. Remedy: set allow_change: true"
+        "it does not have iommu=pt, it does not have pci=realloc. Remedy: set pci_boot_loader_allowed to true"
         in subsystem.warnings[0]
     )
     assert subsystem.outcome(state, [])["reboot_required"] is False
@@ -274,7 +274,10 @@ def test_without_permission_nothing_is_removed(tmp_path: Path, name: str) -> Non
     subsystem = it(node, allow=False, state="absent")
     state = subsystem.observe()
     assert subsystem.changes(state) == [] and files(node) == held and not node.exists(MARKER)
-    assert "it still has iommu=pt, it still has pci=realloc. Remedy: set allow_change: true" in subsystem.warnings[0]
+    assert (
+        "it still has iommu=pt, it still has pci=realloc. Remedy: set pci_boot_loader_allowed to true"
+        in subsystem.warnings[0]
+    )
     assert subsystem.outcome(state, [])["reboot_required"] is False
 
 

@@ -387,9 +387,9 @@ def test_a_device_in_use_is_refused_with_the_name_of_the_user(host: Host) -> Non
     ports = (rxe(1, state="absent"), nic(2, "mlx5_gpu02"), rxe(3))
     assert refused(host.link(*ports)).splitlines() == [
         "ports[0]: rxe_gpu01 is in use by trainer (pid 71, 1 connection ids) and is not taken away. "
-        "Remedy: end the users, or set force: true.",
+        "Remedy: end the users, or set rdma_links_force to true (option force of the module).",
         "ports[1]: mlx5_0 is in use by ib_write_bw (pid 70, 2 queue pairs) and is not renamed. "
-        "Remedy: end the users, or set force: true.",
+        "Remedy: end the users, or set rdma_links_force to true (option force of the module).",
     ]
     act(host.link(*ports, force=True))
     assert host.names() == {"enp2s0": "mlx5_gpu02", "enp3s0": "rxe_gpu03"}

@@ -262,7 +262,7 @@ def test_another_number_of_vfs_needs_permission(kernel: NicKernel) -> None:
         assert text.startswith(
             "ports[0].count: 0000:05:00.0 (enp5s0) has 2 VFs, which are all removed to have %d" % count
         )
-        assert "allow_recreate: true" in text
+        assert "sriov_allow_recreate to true" in text
     done, _state = run(kernel, ports=[port(count=3)], allow_recreate=True)
     assert brief(done)[0] == (PF, "sriov_numvfs", 2, 3)
     assert kernel.bound_with[-1][0] == "0000:05:10.4"

@@ -255,6 +255,19 @@ class SharedSubnetPlanner(Planner):
             pods, hosts = self.scheme.pods.without(taken), self.scheme.hosts.without(taken)
         return pods.overlap(hosts) if pods and hosts else None
 
+    def _widened(self, size: int) -> str:
+        """Return how to get a range of ``size`` addresses: in a larger network if that of the rail is too small."""
+        largest = self.network.usable.size
+        if size <= largest:
+            return "widen the range to %s" % count(size, "address", "addresses")
+        # room for the ports and the gateway beside the range
+        prefix = self.bits - (size + largest).bit_length()
+        return "use a /%d for each rail, with supernet and rail_prefix%s: %d in addresses" % (
+            prefix,
+            self._suffix,
+            prefix,
+        )
+
     def _too_many(self, kind: str, nodes: int, why: str, instead: str) -> Problem:
         """Return the problem of too many nodes, for the range that limits their number."""
         part = self.scheme.divided
@@ -269,7 +282,7 @@ class SharedSubnetPlanner(Planner):
             what, size = "%s on %d rails" % (what, part.rails), size * part.rails
         note = ", without taken addresses" if reduced else ""
         message = "%s (%s%s) has room for %s, and %s" % (key, whole, note, what, why)
-        remedy = "widen the range to %s, or %s" % (count(size, "address", "addresses"), instead)
+        remedy = "%s, or %s" % (self._widened(size), instead)
         return Problem(kind, key, message, remedy)
 
     def _check_gateway(self) -> None:
@@ -364,7 +377,8 @@ class SharedSubnetPlanner(Planner):
                 pods,
                 pods.size,
             )
-            self._add(PODS, "pods" + self._suffix, message, "widen the range, or lower %s" % demand.pods_key)
+            remedy = "%s, or lower %s" % (self._widened(demand.planned_nodes * pods_per_node), demand.pods_key)
+            self._add(PODS, "pods" + self._suffix, message, remedy)
 
 
 def _whole_blocks(pods: Ranges, block: int) -> Ranges | None:

@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import lint_run as linting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import undecided_values
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import expanded, natural
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, fold, table
 
@@ -45,7 +46,7 @@ class NodeInfo(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """``text``: the fabric file, empty if no rail was found. ``lint``: the lint findings of this file."""
+    """``text``: the fabric file, empty if no rail was found. ``lint``: its findings except its marks."""
 
     text: str
     findings: list[DiscoverFinding]
@@ -70,7 +71,8 @@ def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
         return Outcome("", findings.all, [], len(observed), 0)
     fabric = builder.build()
     text = write(fabric, _comments(fabric, findings.all, len(observed)))
-    return Outcome(text, findings.all, linting.lint(text.encode("utf-8")).findings, len(observed), len(builder.rails))
+    linted = undecided_values.without(linting.lint(text.encode("utf-8")).findings)
+    return Outcome(text, findings.all, linted, len(observed), len(builder.rails))
 
 
 def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int) -> dict[Path, list[str]]:

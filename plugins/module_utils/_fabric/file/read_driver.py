@@ -21,7 +21,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
     pkey,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    did_you_mean,
+    nearest,
+    remedy_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_firmwares
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
@@ -103,7 +107,7 @@ def _parameters(section: Section, report: Report) -> dict[str, t.Any]:
             near = nearest(name.lower(), [alias for each in of_vendors for alias in each.aliases])
             forms = " or ".join("a name of %s: %s" % (each.program, each.forms) for each in of_vendors)
             message = "%s is not a firmware parameter%s" % (shown(name), did_you_mean(near))
-            remedy = "write %s" % near if near else "use %s" % forms
+            remedy = remedy_of(near, "use %s" % forms)
             report.add(PARAMETER_NAME, path, message, remedy)
             continue
         texts: t.Any = own.texts(name) if own and isinstance(value, Sequence) else own.text(name) if own else None

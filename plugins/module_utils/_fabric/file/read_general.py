@@ -38,6 +38,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     METRICS_HOSTS,
+    OBJECT_KEYS,
     AgentSettings,
     Fabric,
 )
@@ -88,6 +89,11 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
     agent = section.section("agent")
     if agent:
         fabric.agent = _agent(agent)
+    objects = section.section("objects")
+    if objects:
+        given = {key: objects.flag(key) for key in OBJECT_KEYS}
+        fabric.objects = {key: value for key, value in given.items() if value is not None}
+        objects.done()
     reserved = section.section("reserved")
     if reserved:
         for name in reserved.mapping.entries:

@@ -51,7 +51,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Port,
     Profile,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
@@ -91,6 +91,7 @@ def read_profile(fabric: Fabric, name: str, parent: Section, report: Report) -> 
     _read_settings(profile, section, report)
     profile.gpus = _gpus(section, report)
     profile.gpu_vendor = section.choice("gpu_vendor", GPU_VENDORS)
+    profile.gpu_model = _gpu_model(section, report)
     profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
     profile.expected = expected(section)
     if profile.preset:
@@ -109,6 +110,16 @@ def read_profile(fabric: Fabric, name: str, parent: Section, report: Report) -> 
         _read_other_ports(profile.other_ports, others, section.has("preset"), report)
     section.done()
     return profile
+
+
+def _gpu_model(section: Section, report: Report) -> str | None:
+    """Return the type of the GPUs, a word that Slurm accepts in ``Type=``."""
+    text = section.text("gpu_model")
+    if text is None or re.match(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z", text):
+        return text
+    message = "%s is not a type of GPUs" % shown(text)
+    report.add(file_rules.KIND, section.path + ("gpu_model",), message, "write a part of the GPU's name, such as h100")
+    return None
 
 
 def _read_ports(ports: dict[str, Port], section: Section, overrides: bool, report: Report) -> None:
@@ -206,7 +217,8 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
         _read_settings(group, own, report)
         group.ports = _group_ports(own, report)
         group.vars = read_variables(own, report)
-        group.nvlink_domain = read_domain(own.text("nvlink_domain"), own.path, report)
+        domain, null = own.text("nvlink_domain"), own.written_null("nvlink_domain")
+        group.nvlink_domain = read_domain(domain, own.path, report, null)
         own.done()
         fabric.groups[name] = group
 

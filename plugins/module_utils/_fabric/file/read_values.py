@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
@@ -139,6 +140,8 @@ def template(
         message = "%s has the invalid field %s" % (shown(text), shown(str(error)))
         valid = ", ".join("{%s}" % field for field in [*fields, *texts])
         remedy = "use the fields %s; numbers also as {n+10} or {n:02}" % valid
+        if path[-1] in ("subnet", "subnet6"):
+            remedy += "; for larger networks, write addresses.supernet with rail_prefix"
         report.add(file_rules.TEMPLATE, path, message, remedy)
         return None
 
@@ -170,7 +173,10 @@ def read_network(text: str, path: Path, report: Report, bits: int = 0) -> Networ
     net = network(address, prefix, bits)
     if net.first != address:
         message = "%s is an address in %s, not a network" % (text, net)
-        report.add(HOST_BITS, path, message, "write %s" % net)
+        remedy = "write %s" % net
+        if path[0] == "rails" and len(path) == 2:
+            remedy = "write addresses.supernet, with rail_prefix: %d, which cuts a network for each rail" % prefix
+        report.add(HOST_BITS, path, message, remedy)
     return net
 
 
@@ -237,6 +243,9 @@ def read_range(text: str, path: Path, subnet: Network, report: Report) -> Range 
     parsed = parse_range(text, subnet)
     if parsed is None:
         form = "first-last, such as %s" % _FORMS[subnet.bits][2]
+        wide = re.match(r"\.([0-9]{1,9})-\.([0-9]{1,9})\Z", text.replace(" ", ""))
+        if wide:
+            form = "offsets from the network address: +%d-+%d" % (int(wide.group(1)), int(wide.group(2)))
         if "," in text:
             form = "the ranges as a list: [%s]" % ", ".join(text.replace(",", " ").split())
         _report_invalid(text, path, form, report)

@@ -51,7 +51,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.kuber
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import undecided_values, yaml_source
 
 # Each family checks only values that could be read. Unreadable values are None and reported already.
 FAMILIES = (
@@ -122,12 +122,13 @@ def _lint(raw: bytes) -> Outcome:
     variants = Variants(fabric)
     for check in FAMILIES:
         check(fabric, variants, report)
+    undecided_values.check(raw, document, report)
     plan = None if report.failed else Plan(fabric, variants)
     if plan:
         for check_plan in PLAN_CHECKS:
             check_plan(plan, report)
         _check_suppressions(report)
-    return Outcome(None if report.failed else plan, report.findings(document.position))
+    return Outcome(None if report.failed else plan, report.findings(document.position, document.written))
 
 
 UNUSED_SUPPRESSION = rule(

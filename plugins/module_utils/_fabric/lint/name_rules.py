@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_nodes import NODE_NAME
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Report, rule
@@ -16,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
     NETDEV_OF_KERNEL,
     RDMA_OF_KERNEL,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_name
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_names
 
 RAIL_ORDER = rule(
     "RY203 rail-order: Rail names that do not sort in the order of the rails",
@@ -103,6 +105,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             message = "%s is also the name of a group" % node.name
             report.add(NODE_NAME, node.path, message, "rename the node or the group")
     _infiniband_names(fabric, variants, report)
+    numbers = {rail.name: rail.number for rail in fabric.rails}
     # Pairs of a netdev and an RDMA device whose names the kernel does not assign.
     clean: set[tuple[str | None, str | None]] = set()
     for variant, ports in variants.tables():
@@ -118,20 +121,23 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             netdev, rdma = NETDEV_OF_KERNEL.match(port.netdev or ""), RDMA_OF_KERNEL.match(port.rdma or "")
             if not netdev and not rdma:
                 clean.add((port.netdev, port.rdma))
+            number = numbers.get(port.rail, 1)
             if port.netdev and netdev and port.renamed:
-                report.add(
-                    NETDEV_OF_THE_KERNEL,
-                    port.paths.get("netdev", port.path),
-                    "the kernel may assign %s to another card" % port.netdev,
-                    "name it after its rail, such as %s" % port.rail[:15],
-                )
-            if port.rdma and rdma and not keeps_name(port.rdma):
-                report.add(
-                    RDMA_OF_THE_KERNEL,
-                    port.paths["rdma"],
-                    "the kernel may give %s to another device" % port.rdma,
-                    "name it after its rail, such as %s_%s" % (_driver_prefix(port.rdma), port.rail),
-                )
+                name = _other_name(port.rail[:15], "rail%02d" % number, NETDEV_OF_KERNEL)
+                message = "the kernel may assign %s to another card" % port.netdev
+                remedy = "name it after its rail, such as %s" % name
+                report.add(NETDEV_OF_THE_KERNEL, port.paths.get("netdev", port.path), message, remedy)
+            if port.rdma and rdma and not keeps_names(variant.profile.nic):
+                prefix = _driver_prefix(port.rdma) + "_"
+                name = _other_name(prefix + port.rail, prefix + "rail%02d" % number, RDMA_OF_KERNEL)
+                message = "the kernel may give %s to another device" % port.rdma
+                remedy = "name it after its rail, such as %s" % name
+                report.add(RDMA_OF_THE_KERNEL, port.paths["rdma"], message, remedy)
+
+
+def _other_name(of_rail: str, by_number: str, of_kernel: re.Pattern[str]) -> str:
+    """Return the name of a port after its rail, or after the number of a rail whose name the kernel may assign."""
+    return by_number if of_kernel.match(of_rail) else of_rail
 
 
 def _member_names(port: Port, report: Report) -> None:

@@ -22,7 +22,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Profile,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    did_you_mean,
+    nearest,
+    remedy_of,
+)
 
 _GOOD_PORTS = """
 profiles:
@@ -117,7 +121,7 @@ def _known_profiles(fabric: Fabric, owners: t.Mapping[str, t.Sequence[Node]], re
         near = nearest(name, known)
         more = " for %d nodes" % len(nodes) if len(nodes) > 1 else ""
         message = "undefined profile %s%s%s" % (shown(name), more, did_you_mean(near))
-        remedy = "write %s" % near if near else "define it, or write one of %s" % ", ".join(known)
+        remedy = remedy_of(near, "define it, or write one of %s" % ", ".join(known))
         report.add(PROFILE_UNKNOWN, nodes[0].path + ("profile",), message, remedy)
     for name, profile in known.items():
         if fabric.nodes and name not in owners and not report.within(("nodes",)):
@@ -136,7 +140,7 @@ def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Mapping[str, str],
     for name, port in ports.items():
         if port and rails and name not in rails:
             near = nearest(name, [rail for rail in rails if rail not in ports])
-            remedy = "write %s" % near if near else "define the rail, or remove the port"
+            remedy = remedy_of(near, "define the rail, or remove the port")
             message = "undefined rail %s%s" % (shown(name), did_you_mean(near))
             if name in rails.values():
                 message = "%s has several NICs or planes, which have a port each" % shown(name)
@@ -256,6 +260,8 @@ def _duplicates(ports: t.Mapping[str, Port], bases: t.Mapping[str, str], report:
             if key == "netdev" and first.rail in bases and bases.get(others[0].rail) == bases[first.rail]:
                 base = bases[first.rail].rpartition(" ")[0]
                 remedy = "for planes of one netdev, write planes: {count: N, balancing: hardware} at %s" % base
+            if key == "pci" and len({port.netdev for port in (first, *others)} - {None}) > len(others):
+                remedy += "; if one function has both netdevs, remove pci of both, and keep netdev"
             if key == "rdma" and (more or first.rdma_port or others[0].rdma_port):
                 remedy = "if the device has a port for each rail, write its number: rdma: %s:1" % value
             report.add(twice, others[0].paths.get(key, others[0].path), message, remedy)
@@ -296,7 +302,7 @@ def _groups(fabric: Fabric, report: Report) -> None:
         if group.name not in used and fabric.nodes and not report.within(("nodes",)) and not report.has(group.path):
             near = nearest(group.name, used)
             message = "no node is in the group %s%s" % (shown(group.name), did_you_mean(near))
-            report.add(GROUP_UNUSED, group.path, message, "write %s" % near if near else "remove it")
+            report.add(GROUP_UNUSED, group.path, message, remedy_of(near, "remove it"))
 
 
 RAIL_EMPTY = rule(

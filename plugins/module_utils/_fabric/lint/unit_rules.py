@@ -22,7 +22,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    did_you_mean,
+    nearest,
+    remedy_of,
+)
 
 _UNITS = "units:\n  su[1:2]: {nodes: 32}\n"
 
@@ -91,7 +95,7 @@ def _numbers(fabric: Fabric, report: Report) -> None:
             if rails and name not in rails and not report.within(("rails",)):
                 near = nearest(name, rails)
                 message = "undefined rail %s%s" % (shown(name), did_you_mean(near))
-                remedy = "write %s" % near if near else "name a rail, or remove the leaf"
+                remedy = remedy_of(near, "name a rail, or remove the leaf")
                 report.add(LEAF_UNKNOWN, unit.path + ("leaves", name), message, remedy)
 
 
@@ -136,7 +140,7 @@ def _nodes(fabric: Fabric, report: Report) -> None:
         if unit is None:
             near = nearest(node.unit, fabric.units)
             message = "undefined unit %s%s" % (shown(node.unit), did_you_mean(near))
-            remedy = "write %s" % near if near else "define it in units, or remove unit"
+            remedy = remedy_of(near, "define it in units, or remove unit")
             if not report.within(("units",)):
                 report.add(UNIT_UNKNOWN, path, message, remedy)
             continue

@@ -257,6 +257,9 @@ class Port(t.NamedTuple):
             values[_FIELDS["bond"][0]] = self.bond.over(base.bond)
         if self.vlan and base.vlan:
             values[_FIELDS["vlan"][0]] = self.vlan.over(base.vlan)
+        if "netdev" in self.keys and "planes" not in self.keys and base.pci:
+            # the function of a plane gets the name too
+            values[_FIELDS["planes"][0]] = tuple([each.renamed(base, self.netdev) for each in base.planes])
         values[-2:] = self.keys, base
         return Port._make(values)
 
@@ -300,6 +303,10 @@ class AgentSettings:
     path: Path = ()
 
 
+# Objects, and parts of them, that a fabric file may leave out: keys of the section ``objects``.
+OBJECT_KEYS = ("injection", "network_mtu", "device_plugins", "cluster_policy", "sriov_policies", "nccl", "metrics")
+
+
 @dataclass
 class NodeSettings:
     """The settings that profiles and groups have in common."""
@@ -323,17 +330,23 @@ class Profile(NodeSettings):
     have the preset's ports as their ``base``.
     ``nic``: the family of the NICs of its rail ports, a key of ``nic_families.FAMILIES``; None: unknown.
     ``gpu_vendor``: one of :data:`GPU_VENDORS`; None: unknown, which is the same as the first.
+    ``gpu_model``: the type of the GPUs in Slurm; None: the name of the profile.
     """
 
     soft_rdma: str | None = None
     nic: str | None = None
     gpu_vendor: str | None = None
+    gpu_model: str | None = None
     gpus: dict[int, str | None] | None = None
     gpu_distance: str | None = None
     expected: dict[str, int] = field(default_factory=dict)
     ports: dict[str, Port] = field(default_factory=dict)
     other_ports: dict[str, OtherPort] = field(default_factory=dict)
     preset: Profile | None = None
+
+
+# The NVLink domain of a node or group whose file has null: it removes the domain of the group or unit.
+NO_DOMAIN = ""
 
 
 @dataclass
@@ -414,6 +427,8 @@ class Fabric:
     pods_per_node: int | None = None
     slots: SlotSettings = field(default_factory=dict)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    # keys of OBJECT_KEYS that the file has
+    objects: dict[str, bool] = field(default_factory=dict)
     vfs: VfSettings = field(default_factory=dict)
     host: HostSettings = field(default_factory=dict)
     names: dict[str, Template | RailTemplates] = field(default_factory=dict)

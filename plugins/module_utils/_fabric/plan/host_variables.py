@@ -157,6 +157,8 @@ class PlanOutput:
             "rails": [rail.name for rail in fabric.rails],
             "subnets": {rail.name: self._subnets(rail) for rail in fabric.rails},
         }
+        if fabric.objects:
+            found["objects"] = fabric.objects
         if self._domains:
             found["nvlink_domains"] = {name: [node.name for node in nodes] for name, nodes in self._domains.items()}
         return found
@@ -229,6 +231,7 @@ class PlanOutput:
                 head["preset"] = profile.preset.name
             if profile.gpu_vendor not in (None, GPU_VENDORS[0]):
                 head["gpu_vendor"] = profile.gpu_vendor
+            head.update({"gpu_model": profile.gpu_model} if profile.gpu_model else {})
             if profile.nic not in (None, MLX5.name):
                 head["nic_family"] = profile.nic
         return head

@@ -10,7 +10,11 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.catalog import ALL, PRESETS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    did_you_mean,
+    nearest,
+    remedy_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import table
 
 Rows = t.List[t.Tuple[t.Any, ...]]
@@ -61,7 +65,7 @@ def text(name: str = "") -> str:
         return "\n".join(table(LISTED, listed(), _WIDTH))
     if name not in PRESETS:
         near = nearest(name, PRESETS)
-        remedy = "write %s" % near if near else "list the presets with show_presets=true"
+        remedy = remedy_of(near, "list the presets with show_presets=true")
         raise RailyardError("the preset %s does not exist%s" % (name, did_you_mean(near)), "show_presets", remedy)
     preset = PRESETS[name]
     return "\n".join(["%s: %s" % (name, preset.title), "", *table(PORTS, ports(preset)), "", *facts(preset)])

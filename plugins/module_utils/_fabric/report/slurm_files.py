@@ -35,7 +35,7 @@ def gres(document: Document) -> str:
     Files of AMD's GPUs have numbers that other display devices of the node change, so Slurm finds these GPUs itself
     (``AutoDetect=rsmi``, gres.conf(5)): the lines are comments.
     """
-    lines: dict[tuple[str, int, str], list[str]] = {}
+    lines: dict[tuple[str, int, str, str], list[str]] = {}
     detected: dict[str, list[str]] = {}
     for node in document["nodes"]:
         if node.get("gpu_vendor") == "amd":
@@ -43,17 +43,18 @@ def gres(document: Document) -> str:
         ports = {gpu: port for port in compute_ports(node["ports"]) for gpu in port["gpus"]}
         for number in map(int, node["gpus"]):
             near = ports.get(number)
-            lines.setdefault((node["profile"], number, _port(near) if near else "no rail port"), []).append(
+            kind = node.get("gpu_model", node["profile"])
+            lines.setdefault((node["profile"], number, _port(near) if near else "no rail port", kind), []).append(
                 node["name"]
             )
     text = _HEAD % ("gres.conf", document["fabric"]["name"])
     for _profile, nodes in sorted(detected.items()):
         text += "NodeName=%s AutoDetect=rsmi Name=gpu\n" % hostlist(nodes)
-    for (profile, number, port), nodes in sorted(lines.items()):
+    for (profile, number, port, kind), nodes in sorted(lines.items()):
         if profile in detected:
             text += "# %s: GPU %d, %s\n" % (hostlist(nodes), number, port)
             continue
-        text += "NodeName=%s Name=gpu Type=%s File=/dev/nvidia%d # %s\n" % (hostlist(nodes), profile, number, port)
+        text += "NodeName=%s Name=gpu Type=%s File=/dev/nvidia%d # %s\n" % (hostlist(nodes), kind, number, port)
     return text
 
 

@@ -10,7 +10,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules as rules
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    did_you_mean,
+    nearest,
+    remedy_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
     Mapping,
     Scalar,
@@ -101,7 +105,7 @@ class Section:
         near = nearest(text, choices)
         listed = ", ".join(choices) if len(choices) <= MAX_LISTED else "the %d values of %s" % (len(choices), key)
         message = "%s is not one of %s%s" % (shown(text), listed, did_you_mean(near))
-        self.report.add(rules.CHOICE, self.path + (key,), message, "write %s" % near if near else remedy)
+        self.report.add(rules.CHOICE, self.path + (key,), message, remedy_of(near, remedy))
         return None
 
     def section(self, key: str, required: str = "") -> Section | None:
@@ -152,7 +156,7 @@ class Section:
                 rules.UNKNOWN,
                 self.path + (key,),
                 "unknown key %s%s" % (shown(key), did_you_mean(near)),
-                "write %s" % near if near else "remove it; the keys here are %s" % ", ".join(known),
+                remedy_of(near, "remove it" if near else "remove it; the keys here are %s" % ", ".join(known)),
             )
 
     def misspelt(self, key: str) -> bool:

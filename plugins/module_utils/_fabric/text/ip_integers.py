@@ -110,7 +110,8 @@ def parse_address(text: str, within: Network | None = None, bits: int = IPV4) ->
     """Return an address as integer; None for an invalid text.
 
     With ``within``, short forms are valid: ``.254`` is the address of that network that ends with this octet, ``::fe``
-    the IPv6 address that ends with this group, and ``+10`` the tenth address after the network address.
+    the IPv6 address that ends with this group, and ``+10`` the tenth address after the network address. Several octets
+    or groups, such as ``.1.254``, may also be an offset.
 
     :param within: the network of the address, which determines the family.
     :param bits: the family, without ``within``.
@@ -155,9 +156,16 @@ def _parse6(text: str, within: Network | None) -> int | None:
 
 
 def _replace(within: Network, parts: t.Sequence[int], width: int) -> int:
-    """Return the network's first address with its last octets or groups replaced; each is ``width`` bits wide."""
-    size = width * len(parts)
-    return (within.first >> size << size) + sum(part << width * place for place, part in enumerate(reversed(parts)))
+    """Return the network's first address with its last octets or groups replaced; each is ``width`` bits wide.
+
+    Several parts that are not in the network so, but fit into it, count from its first address: ``.0.1`` is the first
+    address of a /20.
+    """
+    size, value = width * len(parts), sum(part << width * place for place, part in enumerate(reversed(parts)))
+    address = (within.first >> size << size) + value
+    if len(parts) > 1 and not within.holds(address) and value < within.size:
+        return within.first + value
+    return address
 
 
 def parse_range(text: str, within: Network | None = None, bits: int = IPV4) -> tuple[int, int] | None:

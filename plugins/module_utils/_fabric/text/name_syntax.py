@@ -85,6 +85,11 @@ def did_you_mean(near: str | None) -> str:
     return " (did you mean %s?)" % near if near else ""
 
 
+def remedy_of(near: str | None, otherwise: str) -> str:
+    """Return the remedy for a text that is similar to ``near``, which is a guess; ``otherwise`` without such a text."""
+    return "if you mean %s, write that; otherwise %s" % (near, otherwise) if near else otherwise
+
+
 def trailing_number(name: str) -> int | None:
     """Return the number at the end of a name before its first dot; None without a number."""
     match = re.search(r"([0-9]{1,9})\Z", name.partition(".")[0])

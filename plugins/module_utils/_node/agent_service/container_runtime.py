@@ -93,7 +93,8 @@ def check(runtime: Runtime | None) -> None:
     if runtime is None:
         message, place = "containerd is not installed", "containerd"
         remedy = (
-            "install containerd %d.%d or later, or set `runtime_check: false` for another runtime with CDI" % OLDEST
+            "install containerd %d.%d or later, or set agent_runtime_check to false (option runtime_check of the"
+            " module) for another runtime with CDI" % OLDEST
         )
         raise Unsupported(message, place, remedy)
     place = str(runtime["program"])

@@ -180,7 +180,7 @@ class RailAgent(Subsystem):
     def _removal(self, state: State) -> list[Change]:
         system = self._system
         if not self._force:
-            remedy = "drain the node first, or set `force: true`, which leaves the pod its interfaces until it ends"
+            remedy = "drain the node first, or set agent_force to true (option force of the module)"
             raise_all([_held_error(device, user, remedy) for device, user in _users(state).items()])
         changes = []
         if self._service.get("ActiveState", "inactive") not in ("inactive", "failed"):

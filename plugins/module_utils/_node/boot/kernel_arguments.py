@@ -125,7 +125,8 @@ class KernelArguments(Subsystem):
             reasons = ["it does not have %s" % word for word in state["missing_next_boot"]]
             reasons += ["it still has %s" % word for word in state["own"] if word not in self._desired]
             self.warnings.append(
-                "The boot loader (%s) is not as planned: %s. Remedy: set allow_change: true, and reboot."
+                "The boot loader (%s) is not as planned: %s. Remedy: set pci_boot_loader_allowed to true"
+                " (option allow_change of the module), and reboot."
                 % (loader.name, ", ".join(reasons) or "kernels installed later would not have all arguments")
             )
         return []

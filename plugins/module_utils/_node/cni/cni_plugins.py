@@ -301,7 +301,7 @@ class Plugins:
         return RailyardError(
             "is not in %s%s" % (self.directory, not_in_source),
             "plugin %s" % name,
-            "%s, or set `source` to a directory or archive with it" % remedy,
+            "%s, or set cni_sources (option source of the module) to a directory or archive with it" % remedy,
         )
 
 

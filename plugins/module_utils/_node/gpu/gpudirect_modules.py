@@ -232,10 +232,17 @@ class GpuDirect(Subsystem):
                 else facts.modules.users(loaded)
             )
             if users:
-                raise Refused("is in use: %s" % ", ".join(users), loaded, "drain the node, or set unload: false")
+                raise Refused(
+                    "is in use: %s" % ", ".join(users),
+                    loaded,
+                    "drain the node, or set gpudirect_unload to false (option unload of the module)",
+                )
             return [Change(loaded, "loaded", True, False, lambda: facts.modules.unload(loaded))]
         if self._path == choice.NONE or name == observed.GDRDRV:
-            self.warnings.append("%s stays loaded until the next boot, or set unload: true." % loaded)
+            self.warnings.append(
+                "%s stays loaded until the next boot, or set gpudirect_unload to true (option unload of the module)."
+                % loaded
+            )
         return []
 
     # -- the next boot ------------------------------------------------------------------------------------------------

@@ -429,5 +429,6 @@ def detect(system: System) -> str:
     raise Unsupported(
         "neither netplan nor NetworkManager nor systemd-networkd manages this node's network",
         "backend",
-        "enable systemd-networkd (it ignores interfaces without a file), or set persist to false",
+        "enable systemd-networkd (it ignores interfaces without a file), or set rail_ports_backend to none"
+        " (option persist: false of the module)",
     )

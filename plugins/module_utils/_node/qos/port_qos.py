@@ -171,7 +171,13 @@ class LivePort:
         found: list[RailyardError] = []
         if self.firmware_dcbx and not host_dcbx:
             message = "%s: the NIC's firmware negotiates DCB with the switch, which may undo what is set" % self.netdev
-            found.append(Refused(message, self.place, "set dcbx: host, or disable DCBX on the switch port"))
+            found.append(
+                Refused(
+                    message,
+                    self.place,
+                    "set qos_dcbx to host (option dcbx of the module), or disable DCBX on the switch port",
+                )
+            )
         if self.dcb is not None:
             found += self._dcb_limits(self.dcb, spec)
         if spec.ecn and self.ecn is None:

@@ -139,7 +139,7 @@ class RoceQos(PersistentSubsystem):
             if self._tolerant:
                 self.warnings.append("%s: %s" % (other.message, other.remedy))
             elif netdevs:
-                remedy = other.remedy + ", or set others: warn"
+                remedy = other.remedy + ", or set qos_others to warn (option others of the module)"
                 errors.append(Refused(other.message, other.netdev or "node", remedy))
         manager = self._manager(seen.live, errors)
         raise_all(errors)

@@ -299,4 +299,4 @@ class LinkPlan:
 def in_use(name: str, what: str, users: t.Sequence[rdma_netlink.Holder], place: str) -> Refused:
     """Return the refusal to change a device with users. ``what``: ``taken away`` or ``renamed``."""
     message = "%s is in use by %s and is not %s" % (name, ", ".join(str(user) for user in users), what)
-    return Refused(message, place, "end the users, or set force: true")
+    return Refused(message, place, "end the users, or set rdma_links_force to true (option force of the module)")

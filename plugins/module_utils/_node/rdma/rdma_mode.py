@@ -170,7 +170,8 @@ class RdmaMode(Subsystem):
                 "the kernel command line has %s, which counts before all files; mode %s would not outlive a reboot"
                 % (argument.text, mode),
                 modprobe.COMMAND_LINE,
-                "take %s out of the boot loader's configuration (or make it %s) and reboot, or set persist: false"
+                "take %s out of the boot loader's configuration (or make it %s) and reboot, or call the module"
+                " rdma_netns_mode with persist: false"
                 % (argument.text, "%s.%s=%d" % (PARAMETER.module, PARAMETER.name, int(mode == "shared"))),
             )
         release = self._system.read("/proc/sys/kernel/osrelease") or ""
@@ -231,7 +232,7 @@ class RdmaMode(Subsystem):
                 raise Unsupported(
                     "the RDMA subsystem is not loaded, so there is no mode to switch",
                     PARAMETER.module,
-                    "load ib_core (modprobe ib_core), or set switch: try",
+                    "load ib_core (modprobe ib_core), or call the module rdma_netns_mode with switch: try",
                 )
             if state["next_boot"] != mode:
                 next_load = "%s sets mode %s for its next load" % (FILE, mode)
@@ -245,7 +246,12 @@ class RdmaMode(Subsystem):
             return [Change(SUBJECT, "netns", live, mode, self._switch_mode)]
         text = "the rdma mode stays %s while other network namespaces exist: %s" % (live, held)
         if self._switch == "require" or not (self._persist or state["next_boot"] == mode):
-            raise Refused(text, "mode", "end what holds them, or set persist: true with switch: try, and reboot")
+            raise Refused(
+                text,
+                "mode",
+                "end what holds them, or call the module rdma_netns_mode with persist: true and"
+                " switch: try, and reboot",
+            )
         self.warnings.append("%s. A reboot brings mode %s." % (text, mode))
         return []
 

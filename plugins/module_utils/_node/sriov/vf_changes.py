@@ -124,7 +124,7 @@ class PfChanges:
                 Refused(
                     "%s has %d VFs, which are all removed to have %d%s" % (pf.name, pf.count, self.count, others),
                     place + ".count",
-                    "drain the node, then set allow_recreate: true",
+                    "drain the node, then set sriov_allow_recreate to true (option allow_recreate of the module)",
                 )
             )
         touched = {vf["pci"] for vf in self.touched}

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses that an object of the cluster can allocate or has allocated. Ports never get one of them.
+"""Addresses that an object of the cluster can allocate or has allocated. Ports never get one of them, and slots of the
+agent none that is allocated.
 
 All texts of all manifests are searched, including kinds and fields that are not imported: an address in an unknown
 field may be in use.
@@ -27,14 +28,16 @@ _LAST = re.compile(r"end|last|stop|to\Z|upper|max", re.IGNORECASE)
 _OTHER = re.compile(r"(.*\.)?(dst|to|destination|hijackCIDR\[\]|managedFields.*|annotations\[kubectl.*)\Z")
 # Fields with the network around a pool's ranges. An IPPool with ``range`` is the record of whereabouts' allocations.
 _SUBNET = {"SpiderSubnet": ("spec.subnet",), "IPPool": ("spec.range",)}
+# Kind -> the part of its objects with addresses that pods have, or nodes for their pods.
+_ALLOCATED = {"SpiderIPPool": "status", "IPPool": "status", "SpiderEndpoint": "", "Pod": ""}
 
 
 def of_object(kind: str, name: str, trees: t.Iterable[tuple[str, Value]]) -> t.Iterator[Claim]:
     """Return the claims of an object. Networks in fields that a reader has used are not claimed here."""
     owner = owner_of(kind, name)
     for path, tree in trees:
-        for claim in _of_tree(kind, tree, path):
-            yield claim._replace(owner=owner)
+        for at, claim in _of_tree(kind, tree, path):
+            yield claim._replace(owner=owner, allocated=kind in _ALLOCATED and at.startswith(_ALLOCATED[kind]))
 
 
 def owner_of(kind: str, name: str) -> str:
@@ -42,17 +45,19 @@ def owner_of(kind: str, name: str) -> str:
     return ("%s %s" % (kind, name)).strip()
 
 
-def _of_tree(kind: str, tree: Value, path: str) -> t.Iterator[Claim]:
+def _of_tree(kind: str, tree: Value, path: str) -> t.Iterator[tuple[str, Claim]]:
+    """Yield each claim with the path of its value."""
     if isinstance(tree, Mapping):
-        yield from _pairs(tree)
+        yield from ((path, claim) for claim in _pairs(tree))
         for key, (_name, entry) in tree.entries.items():
-            yield from _of_text(key, False)
+            yield from ((path, claim) for claim in _of_text(key, False))
             yield from _of_tree(kind, entry, joined(path, key))
     elif isinstance(tree, Sequence):
         for item in tree.items:
             yield from _of_tree(kind, item, path + "[]")
     elif isinstance(tree, Leaf) and not _OTHER.match(path):
-        yield from _of_text(tree.text, tree.used or path in _SUBNET.get(kind, ()))
+        claims = _of_text(tree.text, tree.used or path in _SUBNET.get(kind, ()))
+        yield from ((path, claim) for claim in claims)
 
 
 def _pairs(mapping: Mapping) -> t.Iterator[Claim]:

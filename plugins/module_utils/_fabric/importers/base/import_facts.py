@@ -35,6 +35,21 @@ class Claim(t.NamedTuple):
     range: Range
     # kind and name of the object
     owner: str = ""
+    # whether a pod, or a node for its pods, has them at this time
+    allocated: bool = False
+
+
+class PoolObject(t.NamedTuple):
+    """The object that contains a pool. ``resource``: as kubectl names it. ``field``: dotted path of the exclusions, or
+    of the JSON text that contains them. ``text``: that JSON text. ``excluded``: the exclusions, as they are written.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+    field: str
+    text: str = ""
+    excluded: tuple[t.Any, ...] = ()
 
 
 @dataclass
@@ -63,6 +78,11 @@ class Pool:
     # node -> network that the manifest assigns to it, as text
     static: dict[str, str] = field(default_factory=dict)
     selector: Selector = ALL
+    # the object to change if its owner must not allocate some addresses
+    object: PoolObject | None = None
+    # whether the manifests contain the addresses that it has allocated; None: those of its address manager, or unknown
+    live: bool | None = None
+    manager: str = ""
 
     @property
     def inline(self) -> bool:
@@ -117,6 +137,8 @@ class Device:
     nodes: Selector = ALL
     # the ConfigMap that contains it, which a DaemonSet may use on some nodes only
     config_map: str | None = None
+    # the name of the SriovNetworkNodePolicy that it is from
+    policy: str = ""
 
 
 @dataclass
@@ -188,9 +210,13 @@ class Facts:
     driver: str | None = None
     # IPAM plugins of networks
     managers: set[str] = field(default_factory=set)
+    # address managers whose allocations are objects of the manifests
+    live_managers: set[str] = field(default_factory=set)
     # addresses that objects can allocate or have allocated
     claims: list[Claim] = field(default_factory=list)
     manifests: int = 0
+    # kinds of all objects
+    kinds: set[str] = field(default_factory=set)
 
     def provider(self, name: str) -> None:
         """Count an indication of this provider."""

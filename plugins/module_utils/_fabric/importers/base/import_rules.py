@@ -259,7 +259,7 @@ NO_HOSTS = changed(
     "172.16.11.253",
     ERROR,
 )
-_CIDR_POOL = """
+CIDR_POOL = """
 apiVersion: nv-ipam.nvidia.com/v1alpha1
 kind: CIDRPool
 metadata: {name: rail-1}
@@ -274,20 +274,20 @@ kind: MacvlanNetwork
 metadata: {name: rail-1}
 spec: {master: eth1, mtu: 4200, ipam: '{"type": "nv-ipam", "poolName": "rail-1", "poolType": "cidrpool"}'}
 """
-HOSTS = rule("IM319 unknown-host-addresses: Unknown addresses of the ports", BOTH, _CIDR_POOL)
+HOSTS = rule("IM319 unknown-host-addresses: Unknown addresses of the ports", BOTH, CIDR_POOL)
 HOST_IN_PODS = changed(
     "IM321 host-address-in-pool: Port address among the pod addresses",
-    _CIDR_POOL,
+    CIDR_POOL,
     "  perNodeExclusions: [{startIndex: 2, endIndex: 2}]\n",
     "",
     ERROR,
 )
 HELD = rule(
     "IM325 addresses-in-use: Addresses of a rail that another object uses",
-    _CIDR_POOL
+    CIDR_POOL
     + "---\napiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: services}\n"
     + "spec: {addresses: [10.101.7.10-10.101.7.20]}\n",
-    _CIDR_POOL,
+    CIDR_POOL,
     ERROR,
 )
 
@@ -305,7 +305,7 @@ UNEVEN = rule(
 )
 LOST = changed(
     "IM327 excluded-node-addresses: Addresses of each node that only the manifests keep from pods",
-    _CIDR_POOL,
+    CIDR_POOL,
     "startIndex: 2, endIndex: 2",
     "startIndex: 10, endIndex: 12",
     ERROR,

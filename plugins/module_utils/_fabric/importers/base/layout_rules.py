@@ -1,7 +1,8 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The rules about the layouts of nodes: server models, addresses of ports, bonds, VLANs, and VFs of other owners."""
+"""The rules about the layouts of nodes: server models, addresses of ports and slots, bonds, VLANs, and VFs of other
+owners."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     SECOND,
     SECOND_POOL,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import rule
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import CIDR_POOL, rule
 
 
 def _interface(node: int, address: int, netdev: str = "enp11s0f0np0", third: int = 11) -> str:
@@ -95,3 +96,22 @@ BOND = rule(
     BOTH,
     ERROR,
 )
+
+_STATUS = "status: {totalIPCount: 200, allocatedIPCount: %d, allocatedIPs: '%s'}\n"
+_FREE = GOOD_POOL + _STATUS % (1, '{"172.16.11.3": {"pod": "default/train-3"}}') + "---" + GOOD_NETWORK
+_POD = """---
+apiVersion: v1
+kind: Pod
+metadata: {name: train-1}
+status: {podIP: 10.101.0.3}
+"""
+UNKNOWN = rule("IM332 unknown-allocations: Pool for slots whose allocations are unknown", BOTH, _FREE, ERROR)
+FULL = rule(
+    "IM333 no-addresses-for-slots: Pool without addresses for slots",
+    _FREE.replace(".1-172.16.11.200", ".3-172.16.11.3"),
+    _FREE,
+    ERROR,
+)
+DRAIN = rule("IM334 pods-in-node-networks: Pods with addresses for slots of their node", CIDR_POOL + _POD, CIDR_POOL)
+# The rules that apply to imports for the agent only.
+OF_SLOTS = (UNKNOWN, FULL, DRAIN)

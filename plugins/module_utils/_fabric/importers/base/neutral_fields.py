@@ -107,6 +107,7 @@ STATE = frozenset(
         "SriovNetworkNodeState",
         "NicDevice",
         "OverlappingRangeIPReservation",
+        "NodeSlicePool",
         "Event",
         "Lease",
         "Endpoints",

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Facts,
     PodNetwork,
     Pool,
+    PoolObject,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape, subnet_pool
@@ -32,10 +33,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     TEXT,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network, show
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Value
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
+    Mapping,
+    Scalar,
+    Sequence,
+    Value,
+)
 
 GROUP = "nv-ipam.nvidia.com"
 
+# Kind of a network -> its resource, as kubectl names it.
+_RESOURCES = {
+    "NetworkAttachmentDefinition": "network-attachment-definitions.k8s.cni.cncf.io",
+    "MacvlanNetwork": "macvlannetworks.mellanox.com",
+    "HostDeviceNetwork": "hostdevicenetworks.mellanox.com",
+    "IPoIBNetwork": "ipoibnetworks.mellanox.com",
+    "SriovNetwork": "sriovnetworks.sriovnetwork.openshift.io",
+    "SriovIBNetwork": "sriovibnetworks.sriovnetwork.openshift.io",
+}
 _IPPOOL: object_shape.Shape = {
     "subnet": TEXT,
     "perNodeBlockSize": NUMBER,
@@ -67,13 +82,21 @@ def of_text(
         return
     place = object_shape.place_at(manifest, value, "spec.ipam")
     section = embedded_json.of_scalar(value, Mapping, place, "the text of ipam", found)
-    of_value(manifest, section, network, facts, found)
+    of_value(manifest, section, network, facts, found, ("spec.ipam", value.text))
 
 
 def of_value(
-    manifest: manifest_texts.Manifest, value: Value | None, network: PodNetwork, facts: Facts, found: Found
+    manifest: manifest_texts.Manifest,
+    value: Value | None,
+    network: PodNetwork,
+    facts: Facts,
+    found: Found,
+    source: tuple[str, str],
 ) -> None:
-    """Read an ``ipam`` section, which names pools or contains ranges."""
+    """Read an ``ipam`` section, which names pools or contains ranges.
+
+    :param source: path and JSON text of the field that contains it.
+    """
     kind = object_shape.text_at(value, "type")
     if not isinstance(value, Mapping) or not kind:
         return
@@ -93,7 +116,12 @@ def of_value(
             message = "host-local counts on each node by itself: two nodes give the same address"
             remedy = "use a cluster-wide address manager, or a block of addresses per node"
             found.add(import_rules.IPAM, place, message, remedy, "its range for the pods of all nodes")
+        before = len(facts.pools)
         _inline_pools(value, place, network, facts, found)
+        for pool in facts.pools[before:]:
+            pool.manager = kind
+            if kind == "whereabouts" and found.kind in _RESOURCES:
+                pool.object = PoolObject(_RESOURCES[found.kind], *object_shape.name_of(manifest), *source)
     else:
         message = "addresses come from %s, which the plan knows nothing of" % shown(kind)
         found.add(import_rules.IPAM, place, message, "set the rail's subnet and pods in the fabric file", "no pods")
@@ -152,7 +180,7 @@ def _as_range(text: str) -> str:
 
 def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     """Read an IPPool: one subnet of which nv-ipam assigns blocks to nodes."""
-    _namespace, name = object_shape.name_of(manifest)
+    namespace, name = object_shape.name_of(manifest)
     fields = object_shape.read_spec(manifest, _IPPOOL, found)
     facts.provider(NETWORK_OPERATOR)
     inner = object_shape.Fields(fields.place)
@@ -166,6 +194,12 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
     gateway = fields.text("gateway")
     inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
     facts.pools.append(subnet_pool.pool_of(inner, name, found))
+    written = tuple(
+        {key: object_shape.peek(object_shape.entry(item, key)) for key in ("startIP", "endIP")}
+        for item in fields.items("exclusions")
+    )
+    facts.pools[-1].object = PoolObject("ippools." + GROUP, namespace, name, "spec.exclusions", excluded=written)
+    facts.pools[-1].live = object_shape.entry(manifest.root, "status", "allocations") is not None
     subnet_pool.take_routes(facts.pools[-1], fields.items("routes"))
     facts.pools[-1].selector = node_selectors.read(fields.any("nodeSelector"))
     facts.pools[-1].block = fields.number("perNodeBlockSize")
@@ -221,6 +255,12 @@ def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
             facts.nodes.append(node)
             pool.static[node] = object_shape.text_at(item, "prefix")
             _own_gateway(item, pool.static[node], index)
+    # nodes keep the networks that nv-ipam has allocated to them
+    allocations = object_shape.entry(manifest.root, "status", "allocations")
+    for item in allocations.items if isinstance(allocations, Sequence) else ():
+        node, prefix = (object_shape.text_at(item, key) for key in ("nodeName", "prefix"))
+        if node and prefix and pool.static.setdefault(node, prefix) == prefix:
+            facts.nodes.append(node)
 
 
 def _own_gateway(item: Value, prefix: str, index: int | None) -> None:

@@ -101,7 +101,8 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
     key = object_shape.entry(plugin, "pkey")
     if network.attachment == "ib-sriov" and isinstance(key, Scalar) and key.text.strip() and not key.null:
         network_vlans.report_partition(key, object_shape.place_at(manifest, key, "spec.config"), found)
-    ipam_kinds.of_value(manifest, object_shape.entry(plugin, "ipam"), network, facts, found)
+    source = ("spec.config", config.text)
+    ipam_kinds.of_value(manifest, object_shape.entry(plugin, "ipam"), network, facts, found, source)
     facts.networks.append(network)
 
 

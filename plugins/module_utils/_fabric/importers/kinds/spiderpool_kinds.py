@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Facts,
     HostInterface,
     PodNetwork,
+    PoolObject,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
@@ -43,7 +44,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Value
 
 GROUP = "spiderpool.spidernet.io"
 
@@ -146,6 +147,9 @@ def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
     fields = object_shape.read_spec(manifest, _POOL, found)
     facts.provider(SPIDERPOOL)
     facts.pools.append(subnet_pool.pool_of(fields, name, found))
+    excluded = tuple(fields.texts("excludeIPs"))
+    facts.pools[-1].object = PoolObject("spiderippools." + GROUP, "", name, "spec.excludeIPs", excluded=excluded)
+    facts.pools[-1].live = _has_allocations(object_shape.entry(manifest.root, "status"))
     selector = node_selectors.read(fields.any("nodeAffinity"))
     # a pool with names of nodes ignores its affinity
     facts.pools[-1].selector = node_selectors.of_names(facts.pools[-1].nodes) if facts.pools[-1].nodes else selector
@@ -154,6 +158,16 @@ def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
         net = pool_ranges.exact(text)
         if net and net.bits == IPV4:
             facts.supernets.append(net)
+
+
+def _has_allocations(status: Value | None) -> bool:
+    """Return whether the status of a pool contains the addresses that pods have. Without such addresses, it has only
+    counts."""
+    known = object_shape.text_at(status, "allocatedIPs") or object_shape.text_at(status, "totalIPCount")
+    return bool(known) and (
+        object_shape.text_at(status, "allocatedIPs") != ""
+        or object_shape.text_at(status, "allocatedIPCount") in ("", "0")
+    )
 
 
 def _routes(manifest: Manifest, fields: Fields, found: Found) -> list[Mapping]:

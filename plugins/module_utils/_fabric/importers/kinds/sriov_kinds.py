@@ -133,6 +133,7 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
         vf_range,
         driver,
         node_selectors.read(fields.any("nodeSelector")),
+        policy=name,
     )
     if not device.netdevs and not device.pci:
         message = "the policy %s selects no port by pfNames or rootDevices" % shown(name)

@@ -19,7 +19,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Options,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import host_addresses, port_drafts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import (
+    host_addresses,
+    port_drafts,
+    slot_ranges,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.infer_addresses import addressing
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
@@ -39,10 +43,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Sections,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import attachment_table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import OBJECT_KEYS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, SUFFIX, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 
+# Key of ``objects`` -> what it adds.
+LEFT_OUT = {
+    "injection": "groups of networks that a webhook adds to pods",
+    "network_mtu": "the MTU in networks of pods",
+    "nccl": "ConfigMaps with settings of NCCL",
+    "device_plugins": "DaemonSets of device plugins",
+    "cluster_policy": "NicClusterPolicy and NicNodePolicies",
+    "sriov_policies": "SriovNetworkNodePolicies",
+    "metrics": "scraping and alerts of Prometheus",
+}
+_WITH_MTU = {"macvlan", "ipvlan", "sriov"}
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
 
 
@@ -62,6 +78,8 @@ class Builder:
         self._infiniband = self._attachments.fabric_infiniband
         self._names = self._rail_names()
         self._profiles = Profiles(facts, drafts, self._names, options, self._out, found)
+        # what pools must exclude, because the agent gives it to slots
+        self.exclusions: list[slot_ranges.Exclusion] = []
 
     def build(self) -> Sections:
         out = self._out
@@ -71,6 +89,9 @@ class Builder:
             subnet_pool.report_unsupported(self._drafts, nets, self._found)
         out.data["plugin"] = PLUGIN
         out.data["fabric"] = self._fabric(layout)
+        if facts_of(self._provider).slots:
+            slots = self._slots_per_node(out.data["fabric"])
+            self.exclusions = slot_ranges.choose(self._drafts, self._facts, layout, slots, self._found)
         section = self._addresses(layout)
         if section:
             out.data["addresses"] = section
@@ -149,12 +170,42 @@ class Builder:
             section["slots"] = {"all_rails": 1, "per_rail": 1}
             comment = "DECIDE: how many pods of a node use all rails, or one of them, at the same time"
             self._out.say(("fabric", "slots"), comment)
+        section["objects"] = self._objects()
         reserved = self._facts.reserved
         if reserved:
             section["reserved"] = dict(reserved)
         if vfs:
             section["vfs"] = vfs
         return section
+
+    @staticmethod
+    def _slots_per_node(fabric: t.Mapping[str, t.Any]) -> int:
+        """Return the slots of each node on a rail, from the section that is written."""
+        pods = fabric.get("pods_per_node") or fabric.get("vfs", {}).get("count")
+        return int(pods or sum(fabric.get("slots", {"all_rails": 1}).values()))
+
+    def _objects(self) -> dict[str, bool]:
+        """Return the section ``objects``: off for all that the plan has in addition to objects of the manifests."""
+        kinds = set(self._attachments.rails)
+        known = [network.mtu for draft in self._drafts for network in draft.networks if network.mtu]
+        known += [device.mtu for draft in self._drafts for device in draft.devices if device.mtu]
+        left_out = ["metrics"]
+        if not facts_of(self._provider).slots:
+            left_out.append("nccl")
+            if self._provider != CNI and kinds & _WITH_MTU and not known:
+                left_out.append("network_mtu")
+        if self._provider == SPIDERPOOL:
+            left_out.append("injection")
+        if self._provider == NETWORK_OPERATOR and "NicClusterPolicy" not in self._facts.kinds:
+            left_out.append("cluster_policy")
+        if self._provider == CNI and "DaemonSet" not in self._facts.kinds:
+            left_out.append("device_plugins")
+        of_operator = kinds & {"sriov", "ib-sriov"} and self._provider in (SPIDERPOOL, NETWORK_OPERATOR)
+        if of_operator and "SriovNetworkNodePolicy" not in self._facts.kinds:
+            left_out.append("sriov_policies")
+        for key in left_out:
+            self._out.say(("fabric", "objects", key), "not in the manifests: %s; true adds it" % LEFT_OUT[key])
+        return {key: False for key in OBJECT_KEYS if key in left_out}
 
     def _mtu(self) -> int:
         """Return the fabric's MTU: the option, else the most frequent one, else a safe default."""

@@ -75,6 +75,13 @@ class Names:
         namespaces = {draft.namespace for draft in self._drafts} - {""}
         if len(namespaces) == 1 and namespaces != {self._defaults.namespace}:
             section["namespace"] = namespaces.pop()
+        if len(self._profiles) == 1:
+            # a policy for the ports of several rails has the name of none of them
+            policies = [[device.policy for device in draft.devices if device.policy] for draft in self._drafts]
+            listed = [own[0] if len(own) == 1 else "" for own in policies]
+            if all(listed.count(each) == 1 for each in listed):
+                default = "{fabric}-{rail}-{profile}"
+                self._template(section, "policy", listed, [default] * len(listed), SHAPES["policy"][0].match)
         if addressing.mode != NONE and self._defaults.pools:
             each_node = addressing.mode != SUBNET and self._defaults.pool_per_node
             for bits, suffix in SUFFIX.items():

@@ -49,9 +49,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     plain_lines,
     spiderpool_kinds,
     sriov_kinds,
+    whereabouts_kinds,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Builder
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import pool_exclusions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import (
+    LEFT_OUT,
+    Builder,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import undecided_values
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import single
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     did_you_mean,
@@ -94,13 +100,15 @@ def counts(findings: t.Sequence[ImportFinding]) -> dict[str, int]:
 def summary(outcome: Outcome) -> str:
     """Return the result on one line."""
     numbers = counts(outcome.findings)
-    return "%s read, %s made; to decide: %d (DECIDE and CHECK in the file); findings: %s, %s" % (
+    left_out = ", ".join("%s (%s)" % (LEFT_OUT[key], key) for key in outcome.left_out)
+    text = "%s read, %s made; to decide: %d (DECIDE and CHECK in the file); findings: %s, %s" % (
         count(outcome.manifests, "manifest"),
         count(outcome.rails, "rail"),
         len(_MARK.findall(outcome.text)),
         count(numbers[ERROR], "error"),
         count(numbers[WARNING], "warning"),
     )
+    return text + ("; not added: %s, set its key in fabric.objects to true to add it" % left_out if left_out else "")
 
 
 Reader = t.Callable[[manifest_texts.Manifest, Facts, Found], None]
@@ -139,6 +147,11 @@ _READERS: dict[str, dict[str, Reader | None]] = {
         "NicDevice": None,
     },
     ipam_kinds.GROUP: {"IPPool": ipam_kinds.ip_pool, "CIDRPool": ipam_kinds.cidr_pool},
+    whereabouts_kinds.GROUP: {
+        "IPPool": whereabouts_kinds.ip_pool,
+        "OverlappingRangeIPReservation": whereabouts_kinds.reservation,
+        "NodeSlicePool": None,
+    },
     host_interfaces.GROUP: {
         "NodeNetworkConfigurationPolicy": host_interfaces.policy,
         "NodeNetworkState": host_interfaces.state,
@@ -148,13 +161,20 @@ _READERS: dict[str, dict[str, Reader | None]] = {
 
 
 class Outcome(t.NamedTuple):
-    """The result of an import. ``text``: the fabric file, empty if no rail was found. ``lint``: its lint findings."""
+    """The result of an import. ``text``: the fabric file, empty if no rail was found.
+
+    ``lint``: its lint findings except its marks, which :func:`summary` counts. ``patches``: of pools, which must not
+    give the addresses of slots to pods.
+    """
 
     text: str
     findings: list[ImportFinding]
     lint: list[Finding]
     manifests: int
     rails: int
+    patches: t.Sequence[pool_exclusions.Patch] = ()
+    # keys of ``objects`` that are off
+    left_out: t.Sequence[str] = ()
 
 
 def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
@@ -195,10 +215,14 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
         remedy = "give the manifests of pools, networks, policies or device plugins"
         found.add(import_rules.NOTHING, Place(files[0][0] if files else "-"), message, remedy, "no fabric file")
         return Outcome("", found.all, [], facts.manifests, 0)
-    sections = Builder(facts, drafts, options, found).build()
+    builder = Builder(facts, drafts, options, found)
+    sections = builder.build()
     sections.comments[()] = _head(files, found)
     fabric_file = render(sections.data, sections.comments)
-    return Outcome(fabric_file, found.all, lint(fabric_file.encode("utf-8")).findings, facts.manifests, len(drafts))
+    findings = undecided_values.without(lint(fabric_file.encode("utf-8")).findings)
+    patches = pool_exclusions.patches(builder.exclusions)
+    left_out = list(sections.data["fabric"]["objects"])
+    return Outcome(fabric_file, found.all, findings, facts.manifests, len(drafts), patches, left_out)
 
 
 def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
@@ -227,6 +251,7 @@ def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None
                 _read(manifest_texts.Manifest(manifest.file, item.line, item), facts, found)
         return
     found.begin(kind, object_shape.name_of(manifest)[1])
+    facts.kinds.add(kind)
     group = version.rpartition("/")[0]
     reader = _reader_of(manifest, group, kind, found) if kind else _kindless
     before = facts.manifests

@@ -72,7 +72,9 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
     It contains /etc/nccl.conf, and settings of UCX and Open MPI as environment variables. The agent needs no such
     object: it sets the environment of each pod.
     """
-    for variant, node in ({} if facts_of(view.provider).slots else samples(view)).items():
+    if facts_of(view.provider).slots or not options.nccl:
+        return
+    for variant, node in samples(view).items():
         labels = view.labels(COMPONENT, **{VARIANT: variant})
         data = dict(ucx(view, node), **nccl_settings.open_mpi(node), **{FILE: text(pod(view, options, node))})
         yield made("v1", "ConfigMap", name(view, variant), labels, namespace=options.workload_namespace, data=data)

@@ -52,7 +52,7 @@ def components(document: Document, given: t.Mapping[str, t.Any] | None = None) -
     :param given: options, see :class:`Options`.
     :raises RailyardError: for an option or a plan that the provider does not support.
     """
-    view, options = viewed(document), Options.of(given)
+    view, options = viewed(document), Options.of(given, document["fabric"])
     # Schedulers of a cluster that Railyard does not manage (provider none) get files on demand.
     order: list[tuple[str, Maker]] = [
         (node_selectors.COMPONENT, node_selectors.objects),
@@ -80,7 +80,7 @@ def objects(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t
 
 def values(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, Object]:
     """Return chart -> the values that the plan determines."""
-    view, options = viewed(document), Options.of(given)
+    view, options = viewed(document), Options.of(given, document["fabric"])
     provider = PROVIDERS[view.provider]
     if not provider.facts.kubernetes:
         return {}
@@ -96,7 +96,7 @@ def node_files(
 ) -> t.Iterator[tuple[str, dict[str, str]]]:
     """Yield node -> path on the node -> text of files outside the cluster: NCCL's file, and with ``cni`` the
     configuration."""
-    view, options = viewed(document), Options.of(given)
+    view, options = viewed(document), Options.of(given, document["fabric"])
     for node in view.nodes:
         yield node["name"], _files(view, options, node)
 
@@ -108,7 +108,7 @@ def _files(view: View, options: Options, node: Node) -> dict[str, str]:
 
 def node_labels(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, dict[str, str]]:
     """Return node -> the labels by which policies, workloads and schedulers select nodes."""
-    view, options = View(document), Options.of(given)
+    view, options = View(document), Options.of(given, document["fabric"])
     return node_selectors.of_nodes(view, options) if view.networks or options.schedulers else {}
 
 
@@ -117,13 +117,13 @@ def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) 
     view = View(document)
     if PROVIDERS[view.provider].facts.slots:
         return rail_agent.allocatable(view)
-    return device_plugins.allocatable(view, Options.of(given)) if view.networks else {}
+    return device_plugins.allocatable(view, Options.of(given, document["fabric"])) if view.networks else {}
 
 
 def software(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[str]:
     """Return the software that the cluster needs, in the order of installation, with the names of
     :mod:`software_versions`."""
-    view, options = viewed(document), Options.of(given)
+    view, options = viewed(document), Options.of(given, document["fabric"])
     alone = ["sriov-operator"] if sriov_operator_objects.alone(view, options) else []
     return alone + list(PROVIDERS[view.provider].software)
 
@@ -131,4 +131,4 @@ def software(document: Document, given: t.Mapping[str, t.Any] | None = None) -> 
 def secrets(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[partition_keys.Secret]:
     """Return the secrets that users or other programs create and that applied objects read."""
     view = viewed(document)
-    return PROVIDERS[view.provider].secrets(view, Options.of(given))
+    return PROVIDERS[view.provider].secrets(view, Options.of(given, document["fabric"]))

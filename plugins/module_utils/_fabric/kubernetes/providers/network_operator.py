@@ -56,6 +56,8 @@ _PROBES = {"startupProbe": (10, 20), "livenessProbe": (30, 30), "readinessProbe"
 def policies(view: View, options: Options) -> t.Iterator[Object]:
     """Yield NicClusterPolicy, and a NicNodePolicy per variant if variants differ. A section is in one of them, never in
     both."""
+    if not options.cluster_policy:
+        return
     variants = view.variants
     plugins = {variant: _device_plugins(view, options, variant) for variant in variants}
     one = len({compact(each) for each in plugins.values()}) == 1
@@ -329,7 +331,8 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
         meta = ",".join(map(compact, _chain(view, network)))
         spec: Object = {"networkNamespace": view.namespace, "ipam": ipam(view, network)}
         if network.attachment == "macvlan":
-            spec.update(master=network.master(), mode="bridge", mtu=network.mtu, metaPlugins=meta or None)
+            mtu = network.mtu if options.network_mtu else None
+            spec.update(master=network.master(), mode="bridge", mtu=mtu, metaPlugins=meta or None)
             yield made(API, "MacvlanNetwork", network.name, labels, stated(spec))
         elif network.attachment == "ipoib":
             spec["master"] = network.master()

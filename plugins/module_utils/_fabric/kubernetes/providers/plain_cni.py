@@ -66,7 +66,7 @@ def of_node(fabric: t.Mapping[str, t.Any], node: Node, given: t.Mapping[str, t.A
     :raises RailyardError: for an option, or for a port that the plugins do not support.
     """
     rails = [dict(values, name=name) for name, values in fabric["subnets"].items()]
-    view, options = View({"fabric": fabric, "rails": rails, "nodes": [node]}), Options.of(given)
+    view, options = View({"fabric": fabric, "rails": rails, "nodes": [node]}), Options.of(given, fabric)
     return [conf for _network, conf in _networks_of(view, options, node)]
 
 

@@ -139,10 +139,11 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
         spec.update(enableCoordinator=False, disableIPAM=True)
     resource = view.qualified(network.resource)
     ippools = pools_of or None
+    mtu = network.mtu if options.network_mtu else None
     if network.attachment in ("macvlan", "ipvlan"):
         values: Object = {
             "master": [network.master()],
-            "mtu": network.mtu,
+            "mtu": mtu,
             "rdmaResourceName": resource,
             "ippools": ippools,
         }
@@ -158,7 +159,7 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
             "ippools": ippools,
         }
     else:
-        values = {"resourceName": resource, "rdmaIsolation": network.isolated, "mtu": network.mtu, "ippools": ippools}
+        values = {"resourceName": resource, "rdmaIsolation": network.isolated, "mtu": mtu, "ippools": ippools}
     spec[section] = stated(values)
     if "arp_filter" in (network.sample.get("sysctl") or {}):
         # Otherwise, if a pod has several interfaces in one subnet, each of them answers ARP requests for all.

@@ -37,6 +37,8 @@ MOST_VFS = 128
 
 def policies(view: View, options: Options) -> t.Iterator[Object]:
     """Yield SriovNetworkNodePolicies: one per rail and variant, because port names and VF counts depend on profiles."""
+    if not options.sriov_policies:
+        return
     shape = options.sriov(view.provider)
     parted = dict.fromkeys(network.rail for network in view.of("sriov")) if shape else {}
     for rail in options.dpdk.get("rails", ()):
@@ -52,6 +54,8 @@ def policies(view: View, options: Options) -> t.Iterator[Object]:
     for network in view.of(*OF_VF):
         for variant in network.variants:
             for name, spec in _policies(view, options, network, variant):
+                if not options.network_mtu:
+                    spec.pop("mtu", None)
                 yield made(API, "SriovNetworkNodePolicy", name, view.labels(COMPONENT, network.rail), spec, namespace)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import OBJECT_KEYS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import (
     BUNDLED,
     UPSTREAM,
@@ -73,6 +74,12 @@ class Options:
     pod_interface: str = "eth0"
     # Whether to create DaemonSets of device plugins, for the provider `cni`.
     device_plugins: bool = True
+    # ConfigMaps with the settings of NCCL, and the MTU in networks of pods; without it, it is that of the port.
+    nccl: bool = True
+    # Policies of the Network Operator and of the SR-IOV operator.
+    cluster_policy: bool = True
+    sriov_policies: bool = True
+    network_mtu: bool = True
     metrics: bool = True
     monitoring_namespace: str = ""
     monitoring_labels: t.Mapping[str, str] = field(default_factory=dict)
@@ -91,9 +98,10 @@ class Options:
     registry: str = ""
 
     @classmethod
-    def of(cls, given: t.Mapping[str, t.Any] | None) -> Options:
+    def of(cls, given: t.Mapping[str, t.Any] | None, fabric: t.Mapping[str, t.Any] | None = None) -> Options:
         """Return the options.
 
+        :param fabric: ``railyard_fabric``, whose ``objects`` are the defaults.
         :raises RailyardError: for an unknown option or value.
         """
         known = {each.name: each for each in fields(cls)}
@@ -106,7 +114,7 @@ class Options:
                 )
         # null is the same as an absent key
         typed = {key: _typed(key, value) for key, value in (given or {}).items() if value is not None}
-        options = cls(**typed)
+        options = cls(**{**(fabric or {}).get("objects", {}), **typed})
         options._check()
         return options
 
@@ -212,7 +220,7 @@ class Options:
         return "%s/%s%s%s" % (repository, image, "@" if version.startswith("sha256:") else ":", version)
 
 
-_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule", "extended_resources", "test_pods")
+_BOOLS = (*OBJECT_KEYS, "gdrcopy", "node_feature_rule", "extended_resources", "test_pods")
 _TEXT_MAPPINGS = ("monitoring_labels", "grafana_labels", "images")
 _WORDS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 _DPDK = {"rails": "a list of rails", "vfs": "a whole number", "driver": "vfio-pci or netdevice"}

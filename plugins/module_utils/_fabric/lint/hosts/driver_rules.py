@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import NONE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import LINK, NONE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     WARNING,
@@ -261,6 +261,7 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
     if fabric.link_layer is None:
         return
     _partitions(fabric, variants, report)
+    _links(fabric, variants, report)
     holders = [(rail.infiniband, [rail]) for rail in fabric.rails] + [(fabric.infiniband, fabric.rails)]
     for infiniband, rails in holders:
         if infiniband is None:
@@ -274,6 +275,39 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
         elif infiniband.ipoib_mode == CONNECTED:
             message = "the accelerated IPoIB of ConnectX-4 and later does not support connected mode"
             report.add(MODE, infiniband.path + ("ipoib_mode",), message, "write datagram")
+
+
+_OF_LINKS = "addresses: {mode: link, supernet: 172.20.0.0/16, rail_prefix: 24}\n"
+_OF_HOST = "fabric: {name: ai, provider: none, link_layer: infiniband, mtu: 4092}\nrails: {gpu01: {}, gpu02: {}}\n"
+_OF_POD = "fabric: {name: ai, %s, mtu: 4092}\nrails: {gpu01: {}, gpu02: {}}\n" % _WHOLE
+_OF_POD += 'profiles: {hgx: {ports: {gpu01: {pci: "0000:0b:00.0"}, gpu02: {pci: "0000:0c:00.0"}}}}\n'
+_NO_ADDRESSES = "addresses: {mode: none}\n"
+_WHY = (
+    "A leaf of InfiniBand has no address. The IPoIB interfaces of a rail share a subnet, and RDMA needs no addresses."
+)
+
+LINKS = rule(
+    "RY546 infiniband-links: Links to leaves on InfiniBand", _OF_HOST + _OF_LINKS, _OF_HOST + _NO_ADDRESSES, why=_WHY
+)
+
+POD_LINKS = rule(
+    "RY547 infiniband-links-of-pods: Links from pods to leaves on InfiniBand",
+    _OF_POD + _OF_LINKS,
+    _OF_POD + _NO_ADDRESSES,
+    WARNING,
+    why=_WHY,
+)
+
+
+def _links(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report links to leaves on InfiniBand, each setting once."""
+    known = variants.with_unused()
+    for rail in fabric.rails:
+        if rail.mode == LINK and fabric.link_layer_on(rail) == INFINIBAND:
+            attachments = {variant.attachment_on(rail) for variant in known} or {fabric.attachment}
+            broken = LINKS if attachments & {HOST, "ipoib"} else POD_LINKS
+            message = "the link layer of %s is infiniband, whose leaves have no addresses" % rail.name
+            report.add(broken, rail.where("mode"), message, "write none, or subnet for addresses of IPoIB")
 
 
 NO_INTERFACE = rule(

@@ -31,7 +31,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Firmware,
     Rail,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import CONNECTED
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
+    CONNECTED,
+    NO_IPOIB,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import (
     Kind,
@@ -52,9 +55,10 @@ _ETHERNET_MTU = 9978
 _PORTS = "profiles: {hgx: {ports: {gpu01: {netdev: nic1}, stor1: {netdev: nic2}}}}\n"
 
 _MIXED = (
-    "fabric: {name: ai, provider: none, link_layer: infiniband, mtu: 65520}\n"
+    "fabric: {name: ai, provider: none, link_layer: infiniband, mtu: 65520, infiniband: {ipoib_mode: none}}\n"
     "rails:\n  gpu01: {mode: none}\n"
-    "  stor1: {link_layer: ethernet, subnet: 172.16.12.0/24, hosts: .201-.253%s}\n" + _PORTS
+    "  stor1: {link_layer: ethernet, subnet: 172.16.12.0/24, hosts: .201-.253%s}\n"
+    'profiles: {hgx: {ports: {gpu01: {pci: "0000:0b:00.0"}, stor1: {netdev: nic2}}}}\n'
 )
 
 _KINDS = (
@@ -239,9 +243,9 @@ def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
     rails = [
         rail
         for rail in fabric.rails
-        if any(variant.attachment_on(rail) == "ipoib" for variant in variants)
-        and fabric.link_layer_on(rail) == INFINIBAND
-        and fabric.ipoib_mode_on(rail) != CONNECTED
+        if fabric.link_layer_on(rail) == INFINIBAND
+        and fabric.ipoib_mode_on(rail) not in (CONNECTED, NO_IPOIB)
+        and any(_on_infiniband(variant.attachment_on(rail)) for variant in variants)
     ]
     mtus = [(rail.mtu, rail.where("mtu")) for rail in rails]
     if any(rail.mtu is None for rail in rails) or (rails and len(rails) == len(fabric.rails)):
@@ -250,6 +254,10 @@ def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
         if mtu is not None and mtu > _IPOIB_MTU:
             message = "%d exceeds %d, the limit of IPoIB in datagram mode" % (mtu, _IPOIB_MTU)
             report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 if the subnet's MTU is 2048" % _IPOIB_MTU)
+
+
+def _on_infiniband(attachment: str | None) -> bool:
+    return attachment in ATTACHMENTS and INFINIBAND in ATTACHMENTS[attachment].link_layers
 
 
 MTU_LAYER = rule(

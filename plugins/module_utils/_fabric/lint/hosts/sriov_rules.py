@@ -29,7 +29,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 
 
 def _fabric(vfs: str, more: str = "", attachment: str = "sriov") -> str:
-    return "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: %s%s%s}" % (
+    return "fabric: {name: ai, provider: spiderpool, mtu: %d, attachment: %s%s%s}" % (
+        4092 if attachment == "ib-sriov" else 4200,
         attachment,
         more,
         vfs and ", vfs: {%s}" % vfs,

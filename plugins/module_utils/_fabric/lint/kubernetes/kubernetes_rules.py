@@ -76,7 +76,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
         _masters(fabric, variants, report)
     if not facts.link_local_gateway:
         _local_router(fabric, report)
-    if facts.injects:
+    if facts.injects and fabric.objects.get("injection", True):
         _injection_order(variants, fabric, report)
 
 
@@ -421,8 +421,7 @@ def _injection_order(variants: Variants, fabric: Fabric, report: Report) -> None
             if report.within(port.path) or report.within(before.path):
                 continue
             message = "%s of %s sorts before %s of %s" % (port.interface, port.rail, before.interface, before.rail)
-            remedy = (
-                "name netdevs in the order of the rails, such as %s, and set pci; or name networks in pods" % port.rail
-            )
+            names = "%s and %s" % (before.rail, port.rail)
+            remedy = "name netdevs in the order of the rails, such as %s, and set pci; or name networks in pods" % names
             report.add(INJECTED, port.paths.get("netdev", port.path), message, remedy)
             break
