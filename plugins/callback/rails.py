@@ -51,13 +51,14 @@ from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.color import stringc
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _terminal
 
 C: t.Any = constants  # made from the configuration, without declarations
 # Actions that print their output themselves, or need no line unless they fail.
-SILENT = ("show", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks", "include_role",
-          "include_vars", "validate_argument_spec")  # fmt: skip
+SILENT = ("show", "fabric_preview", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks",
+          "include_role", "include_vars", "validate_argument_spec")  # fmt: skip
 
 
 def descriptor_of(stream: t.Any) -> int | None:
@@ -222,7 +223,7 @@ class CallbackModule(Default):
             self._verdict = str(data["lines"][0])
         if known.action == "debug":
             self._line("%s: %s" % (host, data.get("msg", self._dump_results(data))), C.COLOR_DEBUG)
-        elif known.action not in SILENT:
+        elif known.action not in SILENT and not data.get("preview"):  # a later task shows it with all other nodes
             known.done[host] = _terminal.kept(known.name, data)
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
@@ -304,7 +305,7 @@ class CallbackModule(Default):
             took = time.monotonic() - known.began
             for hosts in known.failures.values():
                 if len(hosts) > 1:
-                    self._line("  the same on %s" % _terminal.fold_names(hosts[1:]), C.COLOR_ERROR)
+                    self._line("  the same on %s" % fold_names(hosts[1:]), C.COLOR_ERROR)
             layers: dict[str, dict[str, _terminal.Result]] = {}
             for host, parts in known.done.items():
                 for name, part in parts.items():
@@ -344,7 +345,7 @@ class CallbackModule(Default):
             text = "%s: %s" % (known.name, _terminal.duration(seconds))
             if ended or waiting != ["localhost"]:
                 nodes = count(ended + len(waiting), "node")
-                text += ", {:,} of {}; waiting for {}".format(ended, nodes, _terminal.fold_names(waiting, 4))
+                text += ", {:,} of {}; waiting for {}".format(ended, nodes, fold_names(waiting, 4))
             lines += stringc("  " + text, C.COLOR_DEBUG) + "\n"
         return lines
 
@@ -371,6 +372,6 @@ class CallbackModule(Default):
         for (failed, unreachable, changed), hosts in sorted(ends.items()):
             color = C.COLOR_ERROR if failed or unreachable else C.COLOR_CHANGED if changed else C.COLOR_OK
             text = "%s : changed=%d unreachable=%d failed=%d" % (
-                _terminal.fold_names(hosts), changed, unreachable, failed
+                fold_names(hosts), changed, unreachable, failed
             )  # fmt: skip
             yield "%s (%s)" % (text, count(len(hosts), "node")), color

@@ -8,11 +8,24 @@ Ansible's default callback prints a result as one line of JSON, which makes tabl
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import typing as t
 
 from ansible import constants, context
 from ansible.release import __version__
 from ansible.utils.display import Display
+
+# Characters of a line if the output is not a terminal: 120 without the indentation that Ansible adds.
+_WIDTH = 112
+
+
+def width() -> int:
+    """Return the characters of a line: those of ``COLUMNS`` or the terminal, and else 112."""
+    if "COLUMNS" in os.environ or sys.stdout.isatty():
+        return shutil.get_terminal_size((_WIDTH, 24)).columns
+    return _WIDTH
 
 
 def show(lines: t.Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files on the control node that hold what nodes report to verify, until the verdict.
+"""Files on the control node that hold what nodes report to verify and to check mode, until the verdict or preview.
 
 Ansible keeps registered results in memory, and each of its workers is a copy of that process. The results of thousands
 of nodes would slow down each task. The files are in Ansible's own temporary directory, which Ansible removes when it
@@ -23,6 +23,8 @@ _ROWS = "rows"
 NODE = "node"
 # Notes of the whole run: the token of the run, and its pairs.
 ALL, RUN, PAIRS = "", "run", "pairs"
+# The run of check mode, and its note of each node: what the node would change.
+PREVIEW = "preview"
 
 
 class Spool:
