@@ -62,7 +62,7 @@ def _degraded(shown: t.Mapping[str, t.Any], most: int = 2) -> list[str]:
 
 
 def _planes(shown: t.Mapping[str, t.Any]) -> list[str]:
-    """Return a line per rail with a lost plane: which it is, and at which part of its speed it carries traffic."""
+    """Return a line per rail with a lost plane: the plane, and at which part of its speed the rail carries traffic."""
     rows = shown.get("degraded_rails") or []
     texts = []
     for row in rows[:_FAILURES]:
