@@ -14,10 +14,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report imp
     finding_report,
     guid_files,
     plan_diff,
+    plan_outlook,
     plan_tables,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output, _this_run
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Maximum bytes of the file of an earlier plan, ten times that of a plan of 8,192 nodes.
@@ -53,6 +55,7 @@ class ActionModule(ControllerAction):
             "leaf_table": plan_tables.leaf_table(document, options["rows"], directory),
             "findings": finding_report.as_table([(path, outcome.findings)]),
             "counts": plan_tables.counts(document),
+            "outlook": plan_outlook.lines(document),
             "diff_counts": None,
             "diff_table": None,
             "passed": True,
@@ -70,6 +73,11 @@ class ActionModule(ControllerAction):
                 _keep(options, files, result)
             result["files"] = _fabric_files.write(options["report_dir"], files, check)
             result["changed"] = any(file["changed"] for file in result["files"])
+        if options["against"]:
+            result["outlook"].append(result["diff_summary"])
+        if result["passed"] and not _this_run.in_awx():
+            inventory = _fabric_files.inventory(path)
+            result["outlook"].append("next: %s --check" % command(playbook("hosts"), inventory))
         return result
 
     def _compare(

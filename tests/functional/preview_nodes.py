@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nodes that were never prepared, as ``rail_host`` sees them in check mode: recorded in a network namespace, replayed.
 
-``python -m tests.functional.preview_nodes`` records them again, as root.
+``PYTHONPATH=collections python -m tests.functional.preview_nodes > tests/functional/previews/rail_host.json``
+records them again, as root.
 """
 
 from __future__ import annotations
@@ -35,17 +36,21 @@ profiles:
     ports:
 %s
 nodes:
-  hgx-[1:%d]: {profile: hgx, address: "172.30.%s"}
-"""
+%s"""
+_NODES = '  hgx-[%d:%d]: {profile: hgx, address: "172.30.%d.[1:%d]"}\n'
 _PORT = "      rail%02d: {netdev: rail%d, gpu: %d}\n"
+# Nodes with addresses of one range.
+_BLOCK = 250
 Row = t.Dict[str, t.Any]
 
 
 def fabric(nodes: int) -> str:
     """A fabric file of servers with eight rails: ``rail01`` is the netdev ``rail1``."""
     ports = "".join(_PORT % (number, number, number - 1) for number in range(1, 9))
-    address = "1.[1:%d]" % nodes if nodes < 255 else "{n // 250}.{n % 250 + 1}"
-    return FABRIC % (ports.rstrip("\n"), nodes, address)
+    firsts = range(1, nodes + 1, _BLOCK)
+    blocks = [(first, min(first + _BLOCK - 1, nodes)) for first in firsts]
+    lines = [_NODES % (first, last, first // _BLOCK, last - first + 1) for first, last in blocks]
+    return FABRIC % (ports.rstrip("\n"), "".join(lines))
 
 
 def results(nodes: int) -> t.Iterator[tuple[str, str, Row]]:

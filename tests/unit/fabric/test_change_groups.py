@@ -138,8 +138,8 @@ def test_numbers_of_settings_are_not_merged(values: tuple[t.Any, t.Any]) -> None
 
 
 def test_files_and_steps_are_one_line_each() -> None:
-    files: list[Row] = [{"subject": "/etc/net/%s.network" % rail, "attribute": "content", "before": None, "after": "text",
-                         "kind": "file"} for rail in RAILS]  # fmt: skip
+    new: Row = {"attribute": "content", "before": None, "after": "text", "kind": "file"}
+    files = [dict(new, subject="/etc/net/%s.network" % rail) for rail in RAILS]
     old: Row = {"subject": "/etc/old", "attribute": "content", "before": "text", "after": None, "kind": "file"}
     step: Row = {"subject": "networkd", "attribute": "loaded", "before": False, "after": True, "kind": "step"}
     assert lines({node: [*files, old, step] for node in NODES[:2]}) == [

@@ -24,8 +24,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 Row = t.Mapping[str, t.Any]
 # Lines of a preview, a screen.
 SCREEN = 40
-# Lines of refusals, and of each other section before the changes. The number of other rows follows.
-_MOST_REFUSED, _MOST = 16, 6
+# Lines of refusals, and of each other section before the changes: the first pair that leaves enough lines for changes.
+# The number of other rows follows.
+_LIMITS = ((16, 6), (12, 4), (8, 2), (3, 1))
+# Lines of the changes and of the end.
+_LEAST = 8
+_REFUSED = "Refused"
 _PORTS, _PORTS_RECORD = "rail_ports", "/rail_ports.json"
 _SEPARATOR = ";"
 # A space at which a line is not broken, and the longest text that has such spaces.
@@ -121,10 +125,10 @@ class Preview:
 
         :param path: the file that has all changes; empty if it could not be written.
         """
-        before = [self.summary]
-        for heading, entries, limit in self._decisive(reboots_allowed):
-            rows = [_wrapped(entry, width) for entry in entries]
-            before += ["", heading, *_limited(rows, limit, path)]
+        for limits in _LIMITS:
+            before = self._before(width, path, limits, reboots_allowed)
+            if len(before) <= most - _LEAST:
+                break
         planned = [name for name, found in self.layers.items() if not found and name in self._judged()]
         after = _wrapped("  as planned on all nodes: %s" % ", ".join(planned), width) if planned else []
         if path:
@@ -137,6 +141,14 @@ class Preview:
             changes = self._cut(self._compact_rows(width), room, path)
         return [*before, *([""] if changes or after else []), *changes, *after]
 
+    def _before(self, width: int, path: str, limits: tuple[int, int], reboots_allowed: bool) -> list[str]:
+        """Return the lines before the changes. ``limits``: lines of refusals, and of each other section."""
+        lines = _wrapped(self.summary, width)
+        for heading, entries in self._decisive(reboots_allowed):
+            rows = [_wrapped(entry, width) for entry in entries]
+            lines += ["", heading, *_limited(rows, limits[heading != _REFUSED], path)]
+        return lines
+
     def _judged(self) -> set[str]:
         """Return the modules that every node that answers has judged, without an error."""
         answered = [node for node in self.nodes if node.seen is not None]
@@ -145,22 +157,22 @@ class Preview:
         missing = {name for node in answered for name in self.layers if name not in node.modules}
         return set(self.layers) - left - failed - missing
 
-    def _decisive(self, reboots_allowed: bool) -> t.Iterator[tuple[str, list[str], int]]:
-        """Yield heading, entries and the maximum of lines of each section before the changes."""
+    def _decisive(self, reboots_allowed: bool) -> t.Iterator[tuple[str, list[str]]]:
+        """Yield heading and entries of each section before the changes."""
         if self.errors:
-            yield "Refused", [_with_remedy(group) for group in self.errors], _MOST_REFUSED
+            yield _REFUSED, [_with_remedy(group) for group in self.errors]
         if self.silent:
-            yield "Without an answer", ["  " + fold_names(self.silent)], _MOST
+            yield "Without an answer", ["  " + fold_names(self.silent)]
         if self.reboots:
             why = _nodes_by_text({name: reasons for name, reasons in self.reboots.items()})
             remedy = "" if reboots_allowed else "\n    Remedy: -e reboot_allowed=true reboots them, one node at a time"
-            yield "Reboots", [_glued(group) + (remedy if group is why[-1] else "") for group in why], _MOST
+            yield "Reboots", [_glued(group) + (remedy if group is why[-1] else "") for group in why]
         left = {node.name: ["%s %s" % item for item in (node.part("not_judged") or {}).items()] for node in self.nodes}
         if any(left.values()):
-            yield "Not judged", [_glued(group) for group in _nodes_by_text(left)], _MOST
+            yield "Not judged", [_glued(group) for group in _nodes_by_text(left)]
         needs = {node.name: _needs(node.part("needs") or {}) for node in self.nodes}
         if any(needs.values()):
-            yield "First", [_glued(group) for group in _nodes_by_text(needs)], _MOST
+            yield "First", [_glued(group) for group in _nodes_by_text(needs)]
 
     # -- the changes ---------------------------------------------------------------------------------------------------
 
