@@ -82,6 +82,11 @@ class Spool:
             return ""
 
 
+def of_check_mode() -> Spool:
+    """Return the files of a run in check mode. Actions run in children of the process of the run, whose ID names it."""
+    return Spool("%s %d" % (PREVIEW, os.getppid()))
+
+
 def plain(value: t.Any) -> t.Any:
     """Return a value of Ansible's templates as plain mappings and lists."""
     if isinstance(value, t.Mapping):
