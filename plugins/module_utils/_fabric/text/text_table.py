@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import textwrap
 import typing as t
 
 # Characters of a line: 120 without the indentation that Ansible adds to a message.
@@ -84,6 +85,14 @@ def fold(text: str, size: int) -> list[str]:
         lines.append(text[:cut].rstrip())
         text = text[cut:].lstrip()
     return [*lines, text]
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Return a text as lines of at most ``width`` characters, broken at spaces. ``indent``: of lines after the first.
+
+    A longer word has a line of its own.
+    """
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def markdown(head: t.Sequence[str], rows: t.Iterable[Row]) -> list[str]:
