@@ -6,9 +6,9 @@ Each rail port is a pair of unix datagram sockets, one frame a datagram: the gue
 sends to ``nNrR.nic``. Between them is a cable, which can be plugged elsewhere, cut, narrowed, made lossy, or made to
 hear LLDP. Commands come as JSON lines on ``leaf.control``; each gets one JSON line back.
 
-The layout decides which leaves act as one switch. Ports of a guest on one switch are one aggregate if its bond speaks
+The layout decides which leaves act as one switch. Ports of a guest on one switch form one aggregate if its bond uses
 LACP. With planes, the two leaves of a rail act as one switch for aggregates only, as two planes do for a NIC that
-spreads its packets over both; other ports are on the network of their plane.
+spreads its packets over both; other ports use the network of their plane.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Switch:
     :param layout: one of :data:`LAYOUTS`, of the first ``members`` leaves; of all by default.
 
     ``links``: network -> its links, each the ports of one cable or of one aggregate. ``learned``: network -> source
-    address -> port. The networks are those of :attr:`Port.network`.
+    address -> port. :attr:`Port.network` names the network of a port.
     """
 
     def __init__(self, run: Path, nodes: int, rails: int, layout: str = RAILS, members: int | None = None) -> None:
@@ -305,7 +305,7 @@ class Switch:
         ]
 
     def _name(self, leaf: int) -> str | None:
-        """Return the name of a leaf with planes, by rail and plane; None: that of :func:`lldp_frame`."""
+        """Return the name of a leaf with planes, by rail and plane; None: :func:`lldp_frame` names it."""
         if self.layout != PLANES or leaf > self.members:
             return None
         return "leaf-%d-%d" % ((leaf + 1) // 2, (leaf + 1) % 2 + 1)

@@ -23,6 +23,7 @@ from ansible.plugins.callback import CallbackBase
 
 # These run only on the control node.
 LOCAL = {
+    "add_host",
     "assert",
     "debug",
     "fail",
@@ -31,6 +32,8 @@ LOCAL = {
     "include_tasks",
     "meta",
     "set_fact",
+    "set_stats",
+    "show",
     "validate_argument_spec",
 }
 

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 # A worker uses a processor for 0.06 s to 0.08 s per node (docs/benchmarks.md), and waits for the node for the rest of a
 # module execution. If that takes 2 s, this many workers keep a processor busy.
 PER_PROCESSOR = 32
-# Values of show_presets that name no preset: all presets, or none.
+# Values of show_presets other than names: all presets, or none.
 _ALL, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 

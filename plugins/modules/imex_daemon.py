@@ -23,7 +23,7 @@ extends_documentation_fragment:
 options:
   daemon:
     description:
-      - Where the daemon runs. V(host) is the service of the host, V(compute-domain) are pods of the DRA driver.
+      - Where the daemon runs. V(host) uses the service of the host, V(compute-domain) uses pods of the DRA driver.
     type: str
     choices: [host, compute-domain]
     default: host
@@ -36,7 +36,7 @@ options:
   state:
     description:
       - V(present) sets the service and its file.
-      - V(absent) restores the file and the state of the service that were there before the first change.
+      - V(absent) restores the file and the state of the service from before the first change.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]

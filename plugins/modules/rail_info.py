@@ -11,8 +11,8 @@ short_description: Read the NICs, interfaces, RDMA devices, GPUs, VFs and tools 
 version_added: 0.1.0
 description:
   - Reads the state of a node in one call. Changes nothing and loads no kernel module.
-  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, if installed, libibverbs. Of programs, only
-    the output of C(nvidia-smi -q) is parsed, for V(nvlink).
+  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, if installed, libibverbs. For V(nvlink), the module
+    parses the output of C(nvidia-smi -q), and otherwise no output of programs.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -134,9 +134,9 @@ nics:
     - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) is their proximity in the terms of
       C(nvidia-smi topo).
     - C(management_path) is the reason why the card must not be changed, or null.
-    - C(slot) is the label of the chassis' slot, C(serial), C(part_number) and C(product_name) are from the card's Vital
-      Product Data, which only root may read. They are null if the card does not have them, or does not answer in a
-      second.
+    - C(slot) is the label of the chassis' slot. C(serial), C(part_number) and C(product_name) come from the card's
+      Vital Product Data, which only root may read. They are null if the card does not have them, or does not answer in
+      a second.
     - C(permanent_mac) is the hardware address from the port's manufacturer, C(mac) the current one.
     - C(holders) names the holders of a netdev in another network namespace, such as a pod that has the whole device.
       C(rdma_holders) names those of its RDMA device.
@@ -180,7 +180,7 @@ nics:
 dma_functions:
   description:
     - PCI functions of NICs that only access memory (C(kind) V(data-direct), the Data Direct function of a ConnectX-8).
-      They are not in RV(nics), because they have neither a netdev nor an RDMA device.
+      RV(nics) does not contain them, because they have neither a netdev nor an RDMA device.
     - C(nics) are the PFs of the same NIC, which have the same UUID in their Vital Product Data. C(gpus) are the nearest
       GPUs by their index in RV(gpus).
   returned: when O(subset) has V(nics)
@@ -256,8 +256,8 @@ rdma:
     - C(rate) is in Gb/s, C(active_mtu) and C(max_mtu) in bytes, null without libibverbs.
     - C(pci) of a soft link is the PCI address of its netdev.
     - A device can have several ports, each with its own C(netdev) or without one. Ports that carry nothing are V(DOWN).
-    - C(parent) is in the rows of sub-devices only. A sub-device of type SMI, as on InfiniBand with planes (XDR), has a
-      port for each plane of its parent, and only management datagrams use it. It is not in C(rdma) of RV(nics).
+    - Only rows of sub-devices have C(parent). A sub-device of type SMI, as on InfiniBand with planes (XDR), has a
+      port for each plane of its parent, and only management datagrams use it. C(rdma) of RV(nics) does not contain it.
   returned: when O(subset) has V(rdma)
   type: list
   elements: dict
@@ -434,8 +434,8 @@ infiniband:
 nvlink:
   description:
     - The NVLink domain of each GPU. GPUs with the same C(cluster) and C(clique) can access the memory of one another.
-    - C(state) is that of the registration, V(Completed) when C(status) is valid. Values are those of C(nvidia-smi -q),
-      null if it prints C(N/A).
+    - C(state) describes the registration; C(status) is valid when it is V(Completed). C(nvidia-smi -q) prints the same
+      values. A value is null if it prints C(N/A).
     - C(error) is the reason why they cannot be read, or null.
   returned: when O(subset) has V(nvlink)
   type: dict

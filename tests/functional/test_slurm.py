@@ -164,7 +164,7 @@ def test_units_with_nodes_outside_of_nvlink_domains_are_blocks(tmp_path: Path) -
     assert "warning: blocks" not in log, log
 
 
-def test_the_trial_finds_a_file_that_slurm_refuses(tmp_path: Path) -> None:
+def test_a_file_that_slurm_refuses_fails_this_test(tmp_path: Path) -> None:
     document = planned(RACKS)
     text = re.sub("BlockSizes=.*", "BlockSizes=3", slurm_files.blocks(document))
     with pytest.raises(AssertionError, match="children count lower than bblock_node_cnt"):

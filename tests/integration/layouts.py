@@ -17,8 +17,12 @@ from tests.integration.layout_pods import AgentGuest
 from tests.playbook import Played
 
 TAG = "before-layout"
+# For playbooks on the lab.
+ENV = {"RAILYARD_LAB": LAB, "RAILYARD_LAB_DIR": str(LAB_DIR.parent)}
 ONE, TWO = "node-1", "node-2"
 NO_CARRIER = "grep -qx 0 /sys/class/net/%s/carrier"
+# The first four ports, as members of two bonds.
+MEMBERS = tuple('{pci: "0000:%02x:00.0", netdev: enp%ds0}' % (each, each) for each in range(1, 5))
 CARRIERS = "for n in $(seq %d); do grep -qx 1 /sys/class/net/enp${n}s0/carrier || exit 1; done"
 HEAD = """
 plugin: railyard.fabric.rails
@@ -29,6 +33,18 @@ fabric:
   mtu: 4200
   slots: {all_rails: 2, per_rail: 1}
 """
+# All eight ports in one network.
+ONE_NETWORK = """
+rails:
+  gpu[01:08]: {subnet: 172.16.0.0/16, gateway: none, hosts: .0.1-.0.254, pods: .1.0-.4.255, numbering: node}
+profiles:
+  guest:
+    soft_rdma: rxe
+    ports:
+""" + "".join(
+    '      gpu%02d: {netdev: enp%ds0, pci: "0000:%02x:00.0", gpu: %d}\n' % (each, each, each, each - 1)
+    for each in range(1, 9)
+)
 NODES = """
 nodes:
   node-[1:2]: {profile: guest}
@@ -39,8 +55,8 @@ class Fault(t.NamedTuple):
     """One fault.
 
     ``codes``: one of them must name it. ``harm``, ``fix``: a shell command on ``node``, or words for ``lab cable``.
-    ``fix`` is empty where ``hosts.yml`` reverts it. ``found``: what the failure must contain. ``either``: of two nodes
-    it is unknown which one has it. ``visible``: a shell condition that is true when the node has noticed the fault.
+    ``fix`` is empty where ``hosts.yml`` reverts it. ``found``: what the failure must contain. ``either``: any of the
+    two nodes may have it. ``visible``: a shell condition that is true when the node has noticed the fault.
     """
 
     codes: tuple[str, ...]
@@ -67,9 +83,8 @@ class Layout:
         self.nodes = self.faults.nodes
 
     def play(self, name: str, *words: str) -> Played:
-        env = {"RAILYARD_LAB": LAB, "RAILYARD_LAB_DIR": str(LAB_DIR.parent)}
         given = {"verify_report_dir": str(self.inventory.parent / "reports"), "verify_lldp_seconds": "0"}
-        return playbook.play("playbooks/" + name, *words, inventory=self.inventory, given=given, env=env)
+        return playbook.play("playbooks/" + name, *words, inventory=self.inventory, given=given, env=ENV)
 
     def harm(self, fault: Fault) -> None:
         if isinstance(fault.harm, str):
@@ -79,7 +94,7 @@ class Layout:
                 cable(*words)
 
     def name_each(self, faults: t.Mapping[str, Fault]) -> None:
-        """Do all these faults, let verify judge the nodes, and revert the faults as a person would."""
+        """Cause all these faults, run verify, and revert the faults as a person would."""
         for fault in faults.values():
             self.harm(fault)
         try:

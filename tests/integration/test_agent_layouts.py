@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import LAB, LAB_DIR, ROOT
+from tests.integration.conftest import ROOT
 from tests.integration.faults import cable
-from tests.integration.layouts import NODES
+from tests.integration.layouts import ENV, MEMBERS, NODES, ONE_NETWORK
 from tests.playbook import Played, play
 
 pytestmark = pytest.mark.lab
@@ -26,18 +26,8 @@ fabric:
   mtu: 4200
   pods_per_node: 8
 """
-FLAT = """
-rails:
-  gpu[01:08]: {subnet: 172.16.0.0/16, gateway: none, hosts: .0.1-.0.254, pods: .1.0-.4.255, numbering: node}
-profiles:
-  guest:
-    soft_rdma: rxe
-    ports:
-""" + "".join(
-    '      gpu%02d: {netdev: enp%ds0, pci: "0000:%02x:00.0", gpu: %d}\n' % (each, each, each, each - 1)
-    for each in range(1, 9)
-)
-BONDS = """
+BONDS = (
+    """
   routing: {cross_rail: false} # nothing routes between the networks
 addresses: {mode: block, block: 32, pods: .1-.192, hosts: .201-.206}
 rails:
@@ -51,17 +41,18 @@ profiles:
       gpu02: {bond: {name: bond1, mode: active-backup, members: [%s, %s]}, gpu: 1}
       gpu03: {pci: "0000:05:00.0", netdev: enp5s0, vlan: 200, gpu: 2}
       stor1: {pci: "0000:06:00.0", netdev: enp6s0}
-""" % tuple('{pci: "0000:%02x:00.0", netdev: enp%ds0}' % (each, each) for each in range(1, 5))
+"""
+    % MEMBERS
+)
 # Layout of the lab's leaves -> fabric file, and the verdict on it.
 LAYOUTS = {
-    "flat": (FLAT, "8 of 8 rails proven between 2 nodes"),
+    "flat": (ONE_NETWORK, "8 of 8 rails proven between 2 nodes"),
     "mlag": (BONDS, "3 of 3 rails and 1 of 1 storage rail proven between 2 nodes"),
 }
 
 
 def run(name: str, inventory: Path, **given: str) -> Played:
-    env = {"RAILYARD_LAB": LAB, "RAILYARD_LAB_DIR": str(LAB_DIR.parent)}
-    return play(name, inventory=inventory, given=given, env=env, timeout=SECONDS)
+    return play(name, inventory=inventory, given=given, env=ENV, timeout=SECONDS)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

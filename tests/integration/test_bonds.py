@@ -10,7 +10,19 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from tests.integration.conftest import Node
-from tests.integration.layouts import CARRIERS, HEAD, NO_CARRIER, NODES, ONE, TWO, Fault, Layout, check_pods, prepared
+from tests.integration.layouts import (
+    CARRIERS,
+    HEAD,
+    MEMBERS,
+    NO_CARRIER,
+    NODES,
+    ONE,
+    TWO,
+    Fault,
+    Layout,
+    check_pods,
+    prepared,
+)
 
 pytestmark = pytest.mark.lab
 
@@ -32,7 +44,7 @@ profiles:
         bond: {name: bond1, mode: active-backup, members: [%s, %s]}
       stor3: {pci: "0000:05:00.0", netdev: enp5s0, vlan: 200}
 """
-    % tuple('{pci: "0000:%02x:00.0", netdev: enp%ds0}' % (each, each) for each in range(1, 5))
+    % MEMBERS
     + NODES
 )
 BOTH_MEMBERS = CARRIERS % 5 + "; grep -qx 2 %s/ad_num_ports" % BONDING
@@ -98,7 +110,7 @@ def test_rails_on_bonds_and_vlans_are_proven(bonds: Layout) -> None:
     assert bonds.failures() == []
 
 
-def test_pods_are_on_bonds_and_vlans(bonds: Layout) -> None:
+def test_pods_use_bonds_and_vlans(bonds: Layout) -> None:
     check_pods(bonds)
 
 

@@ -10,28 +10,24 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from tests.integration.conftest import Node
-from tests.integration.layouts import CARRIERS, HEAD, NO_CARRIER, NODES, ONE, TWO, Fault, Layout, check_pods, prepared
+from tests.integration.layouts import (
+    CARRIERS,
+    HEAD,
+    NO_CARRIER,
+    NODES,
+    ONE,
+    ONE_NETWORK,
+    TWO,
+    Fault,
+    Layout,
+    check_pods,
+    prepared,
+)
 
 pytestmark = pytest.mark.lab
 
 PROC = "/proc/sys/net/ipv4/conf"
 CARRIER = "grep -qx 1 /sys/class/net/%s/carrier"
-FLAT = (
-    HEAD
-    + """
-rails:
-  gpu[01:08]: {subnet: 172.16.0.0/16, gateway: none, hosts: .0.1-.0.254, pods: .1.0-.4.255, numbering: node}
-profiles:
-  guest:
-    soft_rdma: rxe
-    ports:
-"""
-    + "".join(
-        '      gpu%02d: {netdev: enp%ds0, pci: "0000:%02x:00.0", gpu: %d}\n' % (each, each, each, each - 1)
-        for each in range(1, 9)
-    )
-    + NODES
-)
 # Faults at the same time, each on another rail: name -> fault. Verify does not judge the traffic of a node with ARP
 # flux, so the last group contains the lost packets.
 FAULTS: list[dict[str, Fault]] = [
@@ -55,7 +51,7 @@ FAULTS: list[dict[str, Fault]] = [
 
 @pytest.fixture(scope="module")
 def flat(node: t.Callable[[str], Node], tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Layout]:
-    yield from prepared(node, tmp_path_factory.mktemp("flat"), "flat", FLAT, CARRIERS % 8)
+    yield from prepared(node, tmp_path_factory.mktemp("flat"), "flat", HEAD + ONE_NETWORK + NODES, CARRIERS % 8)
 
 
 def test_one_network_of_eight_ports_is_prepared_and_proven(flat: Layout) -> None:

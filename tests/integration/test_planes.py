@@ -56,7 +56,7 @@ def test_rails_with_planes_are_prepared_and_proven(planes: Layout) -> None:
 
 
 def test_a_lost_plane_is_named_and_the_rail_carries_on(planes: Layout) -> None:
-    """Of a NIC that spreads its packets, the other plane carries all traffic; a plane with its own network is down."""
+    """If a NIC spreads its packets, the other plane carries all traffic; a plane with its own network is down."""
     planes.settle()
     for port, name in (("node-1:1", "enp1s0"), ("node-1:6", "enp6s0")):
         cable("cut", port)

@@ -3,7 +3,7 @@
 """Values of NCCL's variables, read by the grammar of its documentation.
 
 Source: NCCL 2.30.7, docs/userguide/source/env.rst, and for older versions ``parseStringList`` of src/misc/utils.cc at
-the tags v2.12.10-1, v2.19.3-1, v2.21.5-1, v2.28.3-1 and v2.30.4-1, all alike. Read on 2026-11-29.
+the tags v2.12.10-1, v2.19.3-1, v2.21.5-1, v2.28.3-1 and v2.30.4-1, all the same. Read on 2026-11-29.
 """
 
 from __future__ import annotations

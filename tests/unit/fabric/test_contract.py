@@ -31,8 +31,10 @@ PRESET = {"preset"}
 # Keys of fabrics and nodes with NVLink domains only, and the inventory with such nodes.
 NVLINK = {"nvlink_domains", "nvlink_domain", "imex"}
 NVLINKS = ("gb300-rack",)
-# Inventories with GPUs of AMD, and the key of ports whose NICs take only a part of the QoS, with its inventory.
-AMD = ("mi355x-pollara", "thor2")
+# Keys that only nodes with GPUs or NICs of other vendors than NVIDIA have, and the inventories with such nodes.
+VENDOR = {"gpu_vendor", "nic_family"}
+VENDORS = ("mi355x-pollara", "thor2")
+# The key of ports whose NICs take only a part of the QoS, with its inventory.
 NIC, NICS = ("qos_on_nic",), ("mi355x-pollara",)
 # Keys that only ports of rails with several NICs, or with planes that a NIC balances, have, and their inventories.
 PLANE = ("nic", "planes")
@@ -64,8 +66,8 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
     for planned in plan.nodes:
         found = plan.node_vars(planned)
         assert list(found) == [key for key in found if key in node]
-        assert set(found) | {"gpu_vendor"} | PRESET == (set(node) - without) | {"gpu_vendor"} | PRESET
-        assert (name in AMD) == ("gpu_vendor" in found)
+        assert set(found) | VENDOR | PRESET == (set(node) - without) | VENDOR | PRESET
+        assert VENDOR & set(found) == (VENDOR if name in VENDORS else set())
         for each in found["ports"]:
             optional = {*KIND, *LOWER, *NIC, *PLANE, "nccl"}
             assert set(each) - optional == set(port) - optional

@@ -80,7 +80,7 @@ def server(*gpus: Cards) -> Row:
 
 
 def addresses(netdevs: t.Sequence[str]) -> t.Callable[[int], dict[str, str]]:
-    """Each netdev is on a network of its own."""
+    """Each netdev has a network of its own."""
     return lambda number: {name: "172.16.%d.%d/24" % (at + 1, number) for at, name in enumerate(netdevs)}
 
 
@@ -132,7 +132,7 @@ def test_dma_functions_are_not_ports(tmp_path: Path) -> None:
 
 
 def test_a_sub_device_is_not_a_port(tmp_path: Path) -> None:
-    """The planes of InfiniBand XDR are those of the fabric: the rail has one port, and its device is the NIC's."""
+    """The fabric has the planes of InfiniBand XDR: the rail has one port, and the NIC has its device."""
     outcome, file = proposed([NodeInfo("ai-1", None, machine(tmp_path, "xdr-smi"))])
     assert list(file["profiles"]["server"]["ports"]) == ["gpu01"] and of_planes(outcome) == set()
     assert "smi1" not in outcome.text
@@ -157,7 +157,7 @@ def test_one_device_and_one_address_are_hardware_balancing(count: int, devices: 
     assert of_planes(outcome) == set()
 
 
-def test_the_address_may_be_that_of_another_plane() -> None:
+def test_another_plane_may_have_the_address() -> None:
     cards = [card(bus, 4, devices="ports") for bus in ("18", "29")]
     outcome, file = discovered(nodes(server(cards[:1], cards[1:]), addresses([each[2][2] for each in cards])))
     ports = file["profiles"]["server"]["ports"]
@@ -167,7 +167,7 @@ def test_the_address_may_be_that_of_another_plane() -> None:
 
 @pytest.mark.parametrize("count", [4, 8])
 def test_a_bond_of_all_functions_of_a_nic_has_its_planes(count: int) -> None:
-    """The members of the bond are the planes, which the user is asked to check."""
+    """The members of the bond are the planes, and a finding requests a check by the user."""
     nics, rdma, names = card("18", count, CX9, "bond")
     for row in nics:
         row["master"] = "bond0"
@@ -231,7 +231,7 @@ def test_functions_of_other_cards_are_planes(product: str | None) -> None:
 
 
 def test_two_ports_of_an_older_card_are_two_rails() -> None:
-    """A ConnectX-3 has one RDMA device with two ports. It does not balance, whatever addresses it has."""
+    """A ConnectX-3 has one RDMA device with two ports. It does not balance, with any addresses."""
     nics, rdma, names = card("18", 2, "1007", "ports")
     template = info(nics, rdma, (), [[nics[0]["pci"]], [nics[1]["pci"]]])
     for known in (names, names[:1], []):
@@ -286,7 +286,7 @@ def test_a_nic_with_one_port_may_have_planes_inside(model: str, asked: bool) -> 
     ("nics", "planes", "devices"),
     [(2, 1, "own"), (2, 2, "own"), (2, 4, "ports"), (2, 8, "bond"), (4, 1, "own")],
 )
-def test_several_nics_per_gpu_are_those_of_one_rail(nics: int, planes: int, devices: str) -> None:
+def test_several_nics_per_gpu_belong_to_one_rail(nics: int, planes: int, devices: str) -> None:
     buses = ["%02x" % (0x18 + 8 * at) for at in range(2 * nics)]
     cards = [card(bus, planes, CX7 if devices == "own" else CX9, devices) for bus in buses]
     names = [name for each in cards for name in (each[2] if devices == "own" else each[2][:1])]
@@ -314,7 +314,7 @@ def test_several_nics_per_gpu_are_those_of_one_rail(nics: int, planes: int, devi
     ("second", "kept"),
     [({"device": "101d"}, "model"), ({"speed": 100000}, "speed"), ({"carrier": False}, "carrier")],
 )
-def test_nics_that_differ_are_not_those_of_one_rail(second: Row, kept: str) -> None:
+def test_nics_that_differ_do_not_belong_to_one_rail(second: Row, kept: str) -> None:
     cards = [card(bus, 1, CX7, **(second if at % 2 else {})) for at, bus in enumerate(("18", "29", "3a", "4b"))]
     outcome, file = proposed(nodes(server(cards[:2], cards[2:]), addresses([each[2][0] for each in cards[::2]])))
     assert list(file["profiles"]["server"]["ports"]) == ["gpu01", "gpu02"]

@@ -110,7 +110,7 @@ def test_a_recorded_server_gives_the_worked_inventory(tmp_path: Path) -> None:
 
 
 def test_thor2_gives_the_worked_inventory(tmp_path: Path) -> None:
-    """The PCI addresses are those of the inventory, which are an example."""
+    """The PCI addresses come from the inventory, which has examples."""
     wanted = worked("thor2")
     cards = [
         Card(
@@ -132,7 +132,7 @@ def test_thor2_gives_the_worked_inventory(tmp_path: Path) -> None:
     ("vendor", "driver", "gpu", "nic", "gpu_vendor"),
     [
         (("8086", "1592"), "ice", ("1002", "75a3"), "irdma", "amd"),
-        # what the plan of today's files is for needs no key
+        # the default maker needs no key
         (("15b3", "1021"), "mlx5_core", ("10de", "2330"), None, None),
         # a driver that no family has
         (("14e4", "1657"), "tg3", ("10de", "2330"), None, None),

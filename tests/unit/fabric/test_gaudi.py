@@ -108,7 +108,7 @@ def test_a_port_description_with_the_planned_address_or_without_one_is_correct(t
         # the format that Intel's network-operator reads
         ("no-alert 10.210.8.122/30", "10.210.8.122/30"),
         ("no-alert 10.200.0.3/31", "10.200.0.3/31"),
-        # the address of the node instead of that of the leaf
+        # the address of the node instead of the leaf's
         ("no-alert 10.200.1.2/31", "10.200.1.2/31"),
         # the planned address in a network that does not contain the node
         ("no-alert 10.200.1.3/32", "10.200.1.3/32"),

@@ -121,7 +121,7 @@ def place(entry: Entry) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("name", INVENTORIES)
-def test_lines_of_every_inventory_are_in_the_documented_grammar(name: str, tmp_path: Path) -> None:
+def test_lines_of_every_inventory_follow_the_documented_grammar(name: str, tmp_path: Path) -> None:
     text = (ROOT / "inventories" / name / "fabric.yml").read_text(encoding="utf-8")
     for number, version in enumerate(VERSIONS):
         plan = planned(with_version(text, version))
@@ -148,7 +148,7 @@ def test_rails_and_planes_have_the_same_numbers_on_all_nodes(provider: str, tmp_
     part, *whole = (plan.node_vars(node) for node in plan.nodes)
     fabric = plan.fabric_vars()
     of_part, of_whole = (entries(nccl_objects.host_settings(fabric, node)["NCCL_IB_HCA"]) for node in (part, whole[0]))
-    # no number for the plane of a rail that has one plane; storage is left out
+    # no number for the plane of a rail that has one plane; storage rails are omitted
     last = [Entry("mlx5_2", 3, 2, 0), Entry("mlx5_2", 6, 2, 1), Entry("mlx5_10", 1, 3, None)]
     assert of_whole == [Entry("mlx5_0", 1, 0, 0), Entry("mlx5_1", 1, 0, 1), *last]
     assert of_part == last
@@ -300,7 +300,7 @@ def test_tasks_of_slurm_have_the_settings_of_their_node() -> None:
     assert task(files, "ai-20") == task(files, "ai") == {}
 
 
-def test_without_a_version_there_is_no_script_for_tasks() -> None:
+def test_without_a_version_no_script_for_tasks_is_written() -> None:
     assert slurm_environment.files(planned(SLURM.replace(', nccl: {version: "2.30.5"}', "")).document()) == {}
 
 

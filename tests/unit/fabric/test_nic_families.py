@@ -78,12 +78,25 @@ def test_the_page_of_hardware_has_the_facts_of_all_families() -> None:
     for row in interfaces[1:]:
         assert row[1:] == [each.layers[row[0]].note for each in families]
     rows = {row[0]: row[1:] for row in facts}
+    assert rows["cards"] == [each.title for each in families]
     assert rows["PCI vendor ID"] == ["`%s`" % each.pci_vendor for each in families]
+    drivers = [each.drivers or ("mlx5_core", "mlx4_core") for each in families]
+    assert rows["driver of functions"] == [", ".join("`%s`" % driver for driver in each) for each in drivers]
     assert rows["RDMA devices"] == ["`%s`" % each.rdma_name for each in families]
+    assert rows["ports of one device at most"] == [str(each.rdma_ports) for each in families]
     assert rows["tool of the vendor"] == ["`%s`" % each.tool for each in families]
-    assert rows["CNPs, by the vendor"] == [
-        "DSCP %s, priority %s" % each.qos_defaults.mark("cnp_") if each.qos_defaults else "unknown" for each in families
-    ]
+    answers = {True: "yes", False: "no", None: "unknown"}
+    assert rows["DMA-BUF in the RDMA driver"] == [answers[each.has_dmabuf] for each in families]
+    for name, kind in (("RoCE, by the vendor", ""), ("CNPs, by the vendor", "cnp_")):
+        marks = [each.qos_defaults and "DSCP %s, priority %s" % each.qos_defaults.mark(kind) for each in families]
+        assert rows[name] == [each or "unknown" for each in marks]
+
+
+def test_the_page_of_hardware_has_the_sources_of_all_families() -> None:
+    lines = (ROOT / "docs/hardware.md").read_text(encoding="utf-8").splitlines()
+    for name, family in FAMILIES.items():
+        qos = family.qos_defaults.source if family.qos_defaults else "no source"
+        assert "- `%s`: %s. QoS: %s." % (name, "; ".join(family.sources), qos) in lines
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------

@@ -416,7 +416,7 @@ def test_two_rails_may_not_have_parts_of_one_name() -> None:
         "gpu01n1": {"planes": 2, "subnet": "10.9.{p}.0/24", "hosts": ".201-.250"},
     }
     found = [each for each in lint(file(ONE, more={"rails": rails})).findings if each.code == "RY202"]
-    assert found and found[0].message == "gpu01n1p1 is a part of gpu01, and of gpu01n1"
+    assert found and found[0].message == "gpu01n1p1 belongs to gpu01, and to gpu01n1"
 
 
 def test_a_port_of_a_rail_with_parts_is_not_misspelt() -> None:
@@ -433,7 +433,7 @@ def test_one_listed_plane_is_a_function_or_port_of_its_own() -> None:
 
 @pytest.mark.parametrize("form", ["functions", "ports", "internal"])
 def test_planes_of_one_node_on_other_functions(form: str) -> None:
-    """The interface of this node is that of its own first plane, and not that of the profile's."""
+    """The first plane of this node has the interface, and not the first plane of the profile."""
     name = "r1p1" if form == "functions" else "r1"
     own = [{"pci": "0000:09:00.%d" % at, "netdev": "own%d" % at if at else name} for at in range(4)]
     override = {"ai-2": {"profile": "hgx", "unit": "su1", "ports": {"gpu01": {"planes": own}}}}

@@ -315,5 +315,5 @@ def test_a_preset_is_shown_with_all_its_facts(name: str) -> None:
 
 
 def test_an_unknown_preset_is_an_error() -> None:
-    with pytest.raises(RailyardError, match="there is no preset dgx-h10 .did you mean dgx-h100"):
+    with pytest.raises(RailyardError, match="the preset dgx-h10 does not exist .did you mean dgx-h100"):
         preset_tables.text("dgx-h10")

@@ -27,7 +27,7 @@ from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
 Row = t.Dict[str, t.Any]
 NODE = "ai-3"
-# The codes of presets, each of which a test here brings about.
+# The codes of presets. A test here causes each of them.
 CODES = {"RV440", "RV441", "RV442", "RV443", "RV444"}
 HEAD = """\
 plugin: railyard.fabric.rails
@@ -39,7 +39,7 @@ profiles:
 
 
 def plan(name: str, overrides: str = "") -> Plan:
-    """Four nodes with a preset. Names of RDMA devices are those that hosts.yml sets."""
+    """Four nodes with a preset. hosts.yml sets the names of RDMA devices."""
     preset = PRESETS[name]
     layer = preset.link_layer or "ethernet"
     kind = {"ethernet": ("host-device", 4200, ""), "infiniband": ("ib-sriov", 2044, ", vfs: {count: 4}")}[layer]
@@ -179,7 +179,7 @@ def test_discovery_writes_the_preset_of_a_server(name: str) -> None:
 
 @pytest.mark.parametrize("layer", ["ethernet", "infiniband"])
 def test_a_device_tree_of_a_dgx_h100_is_the_preset_and_nothing_else(tmp_path: Path, layer: str) -> None:
-    """The names are those of the guide, each GPU is below the PCIe switch of its NIC, and rail_info reads the tree."""
+    """The guide has the names, one PCIe switch connects each GPU with its NIC, and rail_info reads the tree."""
     preset, tree, links = PRESETS["dgx-h100"], Tree(tmp_path), []
     kind, arphrd = (NETWORK, 1) if layer == "ethernet" else (INFINIBAND, ARPHRD_INFINIBAND)
     for at, port in enumerate(preset.ports):
@@ -261,7 +261,7 @@ def test_the_order_of_rails_decides() -> None:
         info.result["ip"] = {"addresses": [], "routes": [], "rules": []}
     outcome = run(infos, Options(name="ai"))
     ((code, message),) = presets_of(outcome)
-    assert (code, "on other rails" in message) == ("DS322", True)
+    assert (code, "to other rails" in message) == ("DS322", True)
     assert "    preset:" not in outcome.text
 
 

@@ -154,7 +154,7 @@ LOSSY = [name for name, profile in qos_profiles.PROFILES.items() if not profile.
 
 
 @pytest.mark.parametrize("name", qos_profiles.PROFILES)
-def test_a_profile_has_the_convention_and_decides_on_pfc(name: str) -> None:
+def test_a_profile_has_the_convention_and_determines_pfc(name: str) -> None:
     data = clean("{profile: %s}" % name)
     pfc = qos_profiles.PROFILES[name].pfc
     assert data == dict(clean("{}"), profile=name, pfc=[0, 0, 0, int(pfc), 0, 0, 0, 0])
@@ -259,12 +259,14 @@ def test_a_rail_has_another_profile() -> None:
         ("", "roce-lossy", []),
     ],
 )
-def test_contradictions_of_a_rail_are_at_the_rail(rail: str, profile: str, expected: list[tuple[str, str]]) -> None:
+def test_contradictions_of_a_rail_have_the_place_of_the_rail(
+    rail: str, profile: str, expected: list[tuple[str, str]]
+) -> None:
     findings = lint((MAKERS % (rail, "mlx5", "nic: mlx5, ", profile)).encode()).findings
     assert [(each.code, each.place) for each in findings if each.code.startswith("RY7")] == expected
 
 
-def test_dscps_of_different_makers_are_a_finding() -> None:
+def test_dscps_of_different_makers_are_reported() -> None:
     def codes(*values: str) -> list[str]:
         findings = lint((MAKERS % values).encode()).findings
         return [each.code for each in findings if each.code.startswith("RY7")]

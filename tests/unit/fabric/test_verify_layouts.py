@@ -22,7 +22,7 @@ Harm = t.Callable[[World], t.Any]
 
 
 def layout(subnets: t.Mapping[str, str], ports: str) -> str:
-    """A fabric of nodes without Kubernetes. ``subnets``: rail -> its subnet; ``ports``: those of the profile."""
+    """A fabric of nodes without Kubernetes. ``subnets``: rail -> its subnet; ``ports``: the profile's."""
     rails = ["  %s: {subnet: %s, hosts: .0.1-.3.254}\n" % row for row in subnets.items()]
     return """
 plugin: railyard.fabric.rails

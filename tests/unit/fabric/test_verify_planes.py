@@ -50,7 +50,7 @@ def _functions(number: int) -> str:
 
 
 def _text(one: str, infiniband: bool = False) -> str:
-    """``one``: the port of a rail, with N for its number, D for that of its device, B for its bus and F for its
+    """``one``: the port of a rail, with N for its number, D for its device's, B for its bus and F for its
     functions."""
     text = TEXT
     for number in (1, 2):
@@ -85,7 +85,7 @@ class Planes(World):
                 self._observed(self.infos[name], port, node["index"])
 
     def _observed(self, info: Row, port: Row, index: int) -> None:
-        """Add the rows of the planes to those of the port that ``live_nodes`` made."""
+        """Add the rows of the planes to the rows of the port that ``live_nodes`` made."""
         device = port["rdma"]["name"]
         first = next(row for row in info["rdma"] if row["device"] == device)
         first.update(rate=200.0, physical_state="LINK_UP", state="ACTIVE")
@@ -192,7 +192,7 @@ def test_a_lost_plane_is_named_and_the_rail_is_proven(kind: str) -> None:
     summary = world.summary()
     assert summary[0] == "8 of 8 ports proven, gpu01 on 3 of 4 planes (ai-2)"
     assert "ai-2 gpu01 carries traffic on 3 of 4 planes, without plane 2, at 75 % of its speed" in summary
-    # drift is about configuration, and not about cables
+    # drift compares configuration, and not cables
     assert codes(world, DRIFT) == []
 
 
@@ -238,7 +238,7 @@ def test_an_rdma_device_without_any_plane_is_down() -> None:
 
 
 def test_the_interface_of_a_plane_without_link_does_not_fail_the_rail_alone() -> None:
-    """Its netdev is that of plane 1. Traffic decides: without it, the rail failed for its own reason."""
+    """Plane 1 has its netdev. Traffic decides: without it, the rail failed for its own reason."""
     for kind in ("functions", "ports"):
         world = Planes(kind)
         world.cut(1)
@@ -289,7 +289,7 @@ def test_a_plane_that_does_not_exist_is_missing(
     ]
     assert document["failures"][0]["found"] == reason
     assert document["degraded_rails"][0]["lost"] == lost
-    # the configuration of the node is not as planned
+    # the configuration of the node differs from the plan
     assert [each[0] for each in codes(world, DRIFT)] == ["RV423"] * len(lost)
 
 
@@ -337,8 +337,8 @@ def test_a_slow_plane_is_named(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "floor"), [("ports", 640), ("functions", 640), ("bond", 640), ("inside", 160)], ids=KINDS
 )
-def test_the_bandwidth_floor_is_that_of_all_planes(kind: str, floor: int) -> None:
-    """An InfiniBand device reports its own rate, not that of each plane."""
+def test_the_bandwidth_floor_counts_all_planes(kind: str, floor: int) -> None:
+    """An InfiniBand device reports its own rate, not the rate of each plane."""
     world = Planes(kind)
     for info in world.infos.values():
         for row in info["nics"]:
@@ -348,7 +348,7 @@ def test_the_bandwidth_floor_is_that_of_all_planes(kind: str, floor: int) -> Non
             for transfer in world.transfers(node, rail):
                 transfer["gbits"] = 780.0
     assert codes(world) == []
-    # half of the planes carry traffic, though all have a link
+    # half of the planes carry traffic, although all have a link
     for transfer in world.transfers(NODE, RAIL):
         transfer["gbits"] = floor - 10.0
     failure = only_failure(world.document(), "RV853", NODE, RAIL)
@@ -362,7 +362,7 @@ def test_the_bandwidth_floor_is_that_of_all_planes(kind: str, floor: int) -> Non
 
 @pytest.mark.parametrize("kind", ["ports", "functions", "bond"])
 def test_a_lost_plane_lowers_the_floor(kind: str) -> None:
-    """Also that of the other node of the pair: between nodes without plane 1 and without plane 2, two planes remain."""
+    """A plane of the other node counts too: between nodes without plane 1 and without plane 2, two planes remain."""
     world = Planes(kind, 2)
     for info in world.infos.values():
         for row in info["nics"]:
@@ -455,7 +455,7 @@ def test_without_planned_leaves_planes_are_compared_with_other_nodes(kind: str) 
     assert failure["remedy"] == "plug it into the leaf of the same plane of the other nodes"
 
 
-def test_two_nodes_that_differ_blame_each_other() -> None:
+def test_two_nodes_that_differ_name_each_other() -> None:
     world = unnamed(Planes("ports", 2))
     world.cross(1, 2, node="ai-2")
     failure = only_failure(world.document(), "RV426", "ai-2", RAIL)
@@ -475,7 +475,7 @@ def test_planes_without_lldp_are_counted() -> None:
 
 
 def _with_vfs(world: Planes, node: str) -> None:
-    """VFs of each plane: their functions, netdevs and RDMA devices, with names that sort before those of the PFs."""
+    """VFs of each plane: their functions, netdevs and RDMA devices, with names that sort before the PFs."""
     info = world.infos[node]
     for at, row in enumerate([row for row in info["nics"] if row["netdev"].startswith("eth_r")]):
         base = "%s.%d" % (row["pci"][:-4] + "0%d" % (1 + at % 4), 2)
@@ -486,8 +486,8 @@ def _with_vfs(world: Planes, node: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_order_of_devices_does_not_matter_with_vfs_neither(kind: str, seed: int) -> None:
-    """VFs of plane 1 are before the PF of plane 2 in every list, or anywhere else (https://github.com/NVIDIA/nccl/pull/2244)."""
+def test_vfs_and_the_order_of_devices_do_not_matter(kind: str, seed: int) -> None:
+    """VFs of plane 1 precede the PF of plane 2 in every list, or come anywhere else (https://github.com/NVIDIA/nccl/pull/2244)."""
     world = Planes(kind)
     _with_vfs(world, NODE)
     info = world.infos[NODE]
@@ -515,7 +515,7 @@ def test_planes_are_observed_in_the_order_of_the_plan(kind: str) -> None:
 
 
 def test_planes_that_the_node_does_not_show_are_unknown() -> None:
-    """One port for four planes, and no sub-device: nothing is claimed about them."""
+    """One port for four planes, and no sub-device: verify reports nothing about them."""
     world = Planes("inside")
     for info in world.infos.values():
         info["rdma"] = [row for row in info["rdma"] if not row.get("parent")]

@@ -468,7 +468,7 @@ def test_values_overridden_in_the_inventory_do_not_drift() -> None:
     assert found(world, DRIFT) == []
 
 
-def test_devices_of_the_inventory_are_compared_with_those_of_the_node() -> None:
+def test_devices_of_the_inventory_are_compared_with_the_node() -> None:
     text = FILED.replace("nccl: {ucx: true}", 'nccl: {version: "2.30.5"}')
     for value, expected in (
         ("=mlx5_gpu01:1:0,mlx5_gpu02:1:1", []),

@@ -209,7 +209,7 @@ def test_nvlink_domains_are_blocks() -> None:
     ]
 
 
-def test_nodes_outside_of_nvlink_domains_are_in_blocks_of_their_units() -> None:
+def test_nodes_outside_of_nvlink_domains_get_blocks_of_their_units() -> None:
     assert _blocks("su1", "su1") == [
         "# The blocks have 2 to 4 nodes. Slurm plans with the smallest.",
         "BlockName=su1 Nodes=gpu-su1-[01-02]",

@@ -489,7 +489,7 @@ def test_planes_are_one_network_for_aggregates_alone(bench: Bench) -> None:
     assert first.in_aggregate and second.in_aggregate
     assert first.leaf.system == second.leaf.system == peer.leaf.system
     bench.heard()
-    # an aggregate hears another over either plane, and single ports, which have the network of their plane, hear none
+    # an aggregate gets frames of another over either plane; single ports, with the network of their plane, get none
     frame = first.nic.send(BROADCAST)
     bench.turn()
     assert [*peer.listen(), *other.listen()] == [frame]

@@ -43,6 +43,7 @@ class Node(System):
         self.operations: list[str] = []
         self.kill_at: int | None = None
         (root / "run/systemd/system").mkdir(parents=True)
+        (root / "proc/1/fd").mkdir(parents=True)
         self.tree.write(NODES, "")
 
     def answer(self, argv: t.Sequence[str], _timeout: float) -> CommandResult:
@@ -130,12 +131,14 @@ def test_a_run_after_an_interrupted_one_leaves_no_daemon_with_an_old_list(tmp_pa
         assert run(node) == []
 
 
-def test_a_daemon_that_a_program_uses_is_not_stopped(tmp_path: Path) -> None:
+# The second: the /dev of a container, which has another mount namespace.
+@pytest.mark.parametrize("directory", ["/dev/nvidia-caps-imex-channels", "/nvidia-caps-imex-channels"])
+def test_a_daemon_that_a_program_uses_is_not_stopped(tmp_path: Path, directory: str) -> None:
     node = Node(tmp_path)
     run(node)
     node.tree.write("/proc/42/comm", "train\n")
     (tmp_path / "proc/42/fd").mkdir()
-    (tmp_path / "proc/42/fd/7").symlink_to("/dev/nvidia-caps-imex-channels/channel0")
+    (tmp_path / "proc/42/fd/7").symlink_to(directory + "/channel0")
     assert run(node) == []
     for options in ({"nodes": ADDRESSES[:17]}, {"daemon": "compute-domain"}, {"state": "absent"}):
         with pytest.raises(RailyardError, match=r"train \(pid 42\)"):
@@ -218,7 +221,7 @@ def test_a_daemon_that_starts_or_ends_is_stopped_before_its_list_changes(tmp_pat
 
 @pytest.mark.parametrize("state", ["activating", "failed"])
 def test_a_daemon_that_does_not_stay_active_is_a_difference(tmp_path: Path, state: str) -> None:
-    """While systemd waits for the next attempt, a daemon that fails is in the state activating."""
+    """While systemd waits for the next attempt, a daemon that fails has the state activating."""
     node = Node(tmp_path)
     run(node)
     node.active_state = state

@@ -289,7 +289,7 @@ CNP = {"enable": True, "np": [3], "rp": [3], "cnp_dscp": 48, "cnp_priority": 7}
         ("1dd8", "vfio-pci", ""),
     ],
 )
-def test_a_vendor_is_that_of_the_driver(tmp_path: Path, vendor: str, driver: str, module: str) -> None:
+def test_the_driver_selects_the_vendor(tmp_path: Path, vendor: str, driver: str, module: str) -> None:
     tree = Tree(tmp_path)
     pci = tree.function("pci0000:00/0000:00:01.0/0000:01:00.0", vendor=vendor)
     tree.driver(pci, driver)

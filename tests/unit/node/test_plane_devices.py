@@ -30,7 +30,7 @@ def test_a_device_with_twelve_ports_has_data_on_four(tmp_path: Path) -> None:
         assert "parent" not in row
 
 
-def test_the_netdev_of_a_port_is_that_of_its_gids_if_netlink_reports_none(tmp_path: Path) -> None:
+def test_gids_name_the_netdev_of_a_port_if_netlink_reports_none(tmp_path: Path) -> None:
     recording = recorded("connectx8-12-ports")
     recording["rdma"][0]["silent"] = True
     rows = Machine(tmp_path, recording).look("rdma")["rdma"]
@@ -39,7 +39,7 @@ def test_the_netdev_of_a_port_is_that_of_its_gids_if_netlink_reports_none(tmp_pa
 
 @pytest.mark.parametrize("name", ["mlx5_0", "mlx5_gpu01", "zz_gpu01"])
 def test_a_sub_device_for_management_datagrams_is_not_a_nic(tmp_path: Path, name: str) -> None:
-    """Whatever the name of the NIC's device is, the sub-device is not taken for it."""
+    """With any name of the NIC's device, the sub-device does not replace it."""
     recording = recorded("xdr-smi")
     recording["rdma"][0]["device"] = recording["rdma"][1]["parent"] = name
     machine = Machine(tmp_path, recording)
@@ -72,11 +72,11 @@ def test_a_dma_function_is_reported_with_its_nic_and_gpu(tmp_path: Path) -> None
     assert [row["pci"] for row in found["gpus"]] == ["0008:06:00.0", "0009:06:00.0"]
 
 
-def test_the_distance_of_a_gpu_is_that_of_the_dma_function(tmp_path: Path) -> None:
+def test_the_dma_function_gives_the_distance_of_a_gpu(tmp_path: Path) -> None:
     machine = Machine(tmp_path, recorded("data-direct"))
     found = machine.look()
     by_gpu = {row["pci"]: row["nics"] for row in found["gpus"]}
-    # as rdma_topo pairs them: the NIC itself is below another host bridge
+    # as rdma_topo pairs them: the NIC itself uses another host bridge
     assert by_gpu["0009:06:00.0"]["0000:03:00.0"] == by_gpu["0008:06:00.0"]["0002:03:00.0"] == "PIX"
     assert "PIX" not in (by_gpu["0009:06:00.0"]["0002:03:00.0"], by_gpu["0008:06:00.0"]["0000:03:00.0"])
     assert {row["pci"]: (row["gpus"], row["gpu_proximity"]) for row in found["nics"]} == {
@@ -89,7 +89,7 @@ def test_the_distance_of_a_gpu_is_that_of_the_dma_function(tmp_path: Path) -> No
     assert spec.distance("0000:03:00.0", "0008:06:00.0") != "PIX"
 
 
-def test_bridges_between_a_gpu_and_a_dma_function_are_those_of_its_nic(tmp_path: Path) -> None:
+def test_bridges_between_a_gpu_and_a_dma_function_belong_to_its_nic(tmp_path: Path) -> None:
     """ACS of these bridges decides whether the NIC reaches the GPU."""
     machine = Machine(tmp_path, recorded("data-direct"))
     # a GPU below another port of the switch of the DMA function
@@ -127,7 +127,7 @@ def test_a_dma_function_of_the_network_class_is_not_a_nic(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("uuid", [None, "5c0f1d00a1b2c3d4e5f60718293a4bff"])
 def test_a_dma_function_whose_nic_is_unknown_has_none(tmp_path: Path, uuid: str | None) -> None:
-    """Its Vital Product Data cannot be read, or is that of another NIC."""
+    """Its Vital Product Data cannot be read, or has the UUID of another NIC."""
     recording = recorded("data-direct")
     recording["functions"][2]["uuid"] = uuid
     machine = Machine(tmp_path, recording)

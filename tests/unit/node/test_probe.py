@@ -333,30 +333,42 @@ def test_gpu_memory_is_used_if_the_program_supports_it(
     assert probe.transfer(spec, options(), system)["gpu"] is False and not any("cuda" in each for each in runner.asked)
 
 
+WHOLE = [(0x0D00, 0), (0x2600, 0)]
 ROCM = "      --use_rocm=<rocm device id> Use ROCm\n      --use_rocm_dmabuf Use ROCm DMA-BUF\n"
 
 
 @pytest.mark.parametrize(
-    ("help_text", "peer_memory", "asked"),
+    ("help_text", "nodes", "peer_memory", "asked"),
     [
         # a program for GPUs of NVIDIA does not read memory of AMD's
-        (CUDA, False, []),
-        (ROCM, False, ["--use_rocm=1", "--use_rocm_dmabuf"]),
-        (CUDA + ROCM, True, ["--use_rocm=1"]),
-        (ROCM.splitlines()[0], False, ["--use_rocm=1"]),
+        (CUDA, WHOLE, False, []),
+        (ROCM, WHOLE, False, ["--use_rocm=1", "--use_rocm_dmabuf"]),
+        (CUDA + ROCM, WHOLE, True, ["--use_rocm=1"]),
+        (ROCM.splitlines()[0], WHOLE, False, ["--use_rocm=1"]),
+        # of the two partitions of each GPU, the first has the number of the GPU
+        (ROCM, [(0x0D00, 0), (0x0D00, 1), (0x2600, 0), (0x2600, 1)], True, ["--use_rocm=2"]),
+        # ROCm has no GPU without amdkfd
+        (ROCM, [], False, []),
     ],
 )
+@pytest.mark.parametrize("shift", [28, 0])
 def test_memory_of_amds_gpus_is_used_by_the_number_of_the_gpu(
     perftest: t.Callable[..., tuple[Perftest, System]],
     tmp_path: Path,
     help_text: str,
+    nodes: list[tuple[int, int]],
     peer_memory: bool,
     asked: list[str],
+    shift: int,
 ) -> None:
+    """``nodes``: location and partition of each node of amdkfd. ``shift``: of the partition, in the location."""
     runner, system = perftest(CommandResult(0, TABLE, ""), help_text)
     tree = Tree(tmp_path)
     for bus in ("0d", "26"):
         tree.function("pci0000:00/0000:00:01.0/0000:%s:00.0" % bus, "0x120000", "1002", "75a3")
+    for number, (location, partition) in enumerate(nodes, 1):
+        text = "simd_count 304\nlocation_id %d\ndomain 0\n" % (location | partition << shift)
+        tree.write("/sys/class/kfd/kfd/topology/nodes/%d/properties" % number, text)
     if peer_memory:
         tree.write("/sys/kernel/memory_peers/amdkfd/version", "1.0")
     spec = target(source="172.16.11.201", address="172.16.11.202", port=40000)

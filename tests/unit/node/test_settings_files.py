@@ -119,7 +119,7 @@ def written(one: SettingsFiles) -> object:
     return after["files"][0]["settings"].get("NCCL_IB_GID_INDEX")
 
 
-def test_the_index_is_that_of_the_gid_of_the_right_type(node: System) -> None:
+def test_the_gid_of_the_right_type_gives_the_index(node: System) -> None:
     rows = [(device, 2, "IB/RoCE v1", address) for device, address in zip(("mlx5_0", "mlx5_1"), ADDRESSES)]
     rows += [(device, 3, "RoCE v2", address) for device, _index, _kind, address in rows]
     # another device has other addresses
@@ -130,8 +130,10 @@ def test_the_index_is_that_of_the_gid_of_the_right_type(node: System) -> None:
 
 def test_different_indexes_of_one_setting_are_refused(node: System) -> None:
     one = indexed(with_gids(node, ("mlx5_0", 3, "RoCE v2", ADDRESSES[0]), ("mlx5_1", 5, "RoCE v2", ADDRESSES[1])))
-    with pytest.raises(RailyardError, match=r"172.16.11.201 at 3, 172.16.12.201 at 5. Remedy: use NCCL 2.21 or later"):
+    text = r"172.16.11.201 at 3, 172.16.12.201 at 5. Remedy: use NCCL 2.21 or later"
+    with pytest.raises(RailyardError, match="NCCL_IB_GID_INDEX has one value.*" + text) as error:
         one.changes(one.observe())
+    assert error.value.place == FILE
     assert node.read_file(FILE) is None
 
 

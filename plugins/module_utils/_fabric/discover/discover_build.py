@@ -354,7 +354,7 @@ class Builder:
         soft = {nic.soft for nic in nics}
         if len(soft) == 1:
             profile.soft_rdma = nics[0].soft
-        # the plan of files without these keys is the one for NVIDIA
+        # files without these keys are planned for NVIDIA
         families = {nic.family for nic in nics}
         if len(families) == 1 and families.isdisjoint({None, MLX5.name}):
             profile.nic = nics[0].family

@@ -58,7 +58,7 @@ CODES: dict[str, tuple[str, str, str]] = {
     "DS312": ("temporary-address", WARNING, "Rail port with a temporary address"),
     "DS313": ("undecided-balancing", ERROR, "Planes whose balancing nodes do not show"),
     "DS314": ("bond-or-planes", WARNING, "Bond of a NIC that can balance over planes in hardware"),
-    "DS315": ("inferred-nics-per-rail", WARNING, "Several NICs inferred to be those of one rail"),
+    "DS315": ("inferred-nics-per-rail", WARNING, "Several NICs inferred as the NICs of one rail"),
     "DS316": ("planes-not-visible", WARNING, "NIC that may have planes which the node does not show"),
     "DS320": ("preset-found", WARNING, "Server model of a preset"),
     "DS321": ("preset-differs", WARNING, "Server model that differs from a preset in a few ports"),

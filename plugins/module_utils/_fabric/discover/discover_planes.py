@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What nodes do not show about the planes of a server model: findings that ask the user."""
+"""What nodes do not show about the planes of a server model: findings that the user decides on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _bond(model: Model, rail: str, nic: Nic, findings: Findings) -> None:
     name, count = nic.bond.name if nic.bond else "", len(nic.members)
     path = ("profiles", model.name, "ports", rail)
     if nic.device_planes > 1:
-        message = "%s has %d functions of a NIC that can balance over planes, so they are its planes" % (name, count)
+        message = "%s has %d functions of a NIC that can balance over planes, so each is a plane" % (name, count)
         findings.add("DS314", path, message, "remove planes from the rail if %s is a bond for redundancy" % name)
         return
     message = "%s has two functions of a NIC that can balance over planes" % name

@@ -26,7 +26,7 @@ class Choice:
     """The result.
 
     :param rails: NICs with the GPUs that each serves, in the order of rails.
-    :param nics: how many NICs a rail has; those of a rail follow one another.
+    :param nics: how many NICs a rail has; they follow one another.
     :param planes: how many consecutive ports are the planes of one NIC.
     :param others: PCI address -> role.
     :param notes: findings as (code, message, remedy).
@@ -81,12 +81,12 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], choice: Choice) -> No
         message = "all NICs have the same distance to all GPUs (%s)" % DISTANCES[-1]
         remedy = "compare the order of ports and GPUs with the server's manual; the order is that of PCI addresses"
         choice.notes.append(("DS204", message, remedy))
-    # a rail has as many NICs on all GPUs
+    # a rail has the same number of NICs on all GPUs
     numbers = {_layout(group, ports)[0] for group, ports in groups}
     nics, before = numbers.pop() if len(numbers) == 1 else 1, list(choice.notes)
     kept = [(group, _even(group, ports, nics, choice)) for group, ports in groups]
     if nics > 1 and any(_layout(group, ports)[0] != nics for group, ports in kept):
-        # some of them are not on the rails
+        # some of them belong to no rail
         nics, choice.notes = 1, before
         kept = [(group, _even(group, ports, nics, choice)) for group, ports in groups]
     sizes = [(nics, _layout(group, ports)[1]) for group, ports in kept]
@@ -137,12 +137,10 @@ def _even(gpus: t.Sequence[int], ports: list[Nic], nics: int, choice: Choice) ->
             return kept
     message = "%s are equally near to %s" % (_names(ports), _gpus(gpus))
     if nics > 1:
-        remedy = (
-            "give each NIC its own rail if it is on a network of its own, or remove the ports that are not on a rail"
-        )
+        remedy = "give each NIC its own rail if it has a network of its own, or remove the ports without a rail"
         choice.notes.append(("DS315", message + ": they are the NICs of one rail", remedy))
     else:
-        choice.notes.append(("DS202", message, "remove the ports that are not on a rail"))
+        choice.notes.append(("DS202", message, "remove the ports without a rail"))
     return ports
 
 
@@ -187,7 +185,7 @@ def _paired(
 ) -> list[tuple[Nic, tuple[int, ...]]]:
     """Pair ports with GPUs, both in order. Add a note if the order alone decides.
 
-    :param share_of_rail: the number of consecutive ports of one rail: those of its planes and NICs.
+    :param share_of_rail: the number of consecutive ports of one rail, with all its planes and NICs.
     """
     slots = len(ports) // share_of_rail
     if (

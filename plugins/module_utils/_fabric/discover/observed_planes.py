@@ -3,7 +3,7 @@
 
 """Find the NICs that balance over planes in hardware, and replace the netdevs of their planes by one port.
 
-Such a NIC has one RDMA device for all of its planes. The device has a port for each plane, or is that of a bond of the
+Such a NIC has one RDMA device for all of its planes. The device has a port for each plane, or belongs to a bond of the
 functions in the NIC (``mlx5_bond_0``), and then only the first function has it. With software balancing, each plane has
 its own RDMA device or port, network and address. Sources: ``tests/recordings/planes/README.md``.
 """
@@ -61,7 +61,7 @@ def combined(nics: t.Mapping[str, Nic]) -> dict[str, Nic]:
 def is_bond_of_planes(nic: Nic) -> bool:
     """Return whether the members of a bond may be the planes of a NIC.
 
-    A bond of two can also be that of the two ports of a card.
+    A bond of two can also have the two ports of a card as members.
     """
     return len(nic.members) in PLANES and all(may_have_planes(each) and not is_dual_port(each) for each in nic.members)
 
@@ -74,7 +74,7 @@ def _usable(nic: Nic) -> bool:
 def _of_devices(nics: t.Iterable[Nic]) -> list[list[Nic]]:
     """Return the ports that share an RDMA device, in the order of its ports.
 
-    A device with two ports is also that of an older card with two ports.
+    An older card with two ports has a device with two ports too.
     """
     sharing: dict[str, list[Nic]] = {}
     for nic in nics:

@@ -53,8 +53,8 @@ class Nic:
     :param only_netdev: whether only the netdev identifies it, because its function has several.
     :param bond: without the names of its members, in which nodes may differ; its primary is a PCI address.
     :param members: the functions of the bond.
-    :param planes: the ports of the planes over which the NIC balances in hardware, in their order; members of a bond
-        are not among them.
+    :param planes: the ports of the planes over which the NIC balances in hardware, in their order, without the members
+        of a bond.
     :param device_planes: the number of planes over which the NIC balances in hardware; 1 without.
     :param product: the name of the card.
     :param parent: the netdev below the VLAN.

@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.ca
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import Preset
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset_differences import differences
 
-# A machine resembles a preset if it has as many of 4 ports, and of 4 facts, of the preset.
+# A machine resembles a preset if it has at least this number of every 4 ports, and of every 4 facts, of the preset.
 _ALIKE = 3
 # Key of the file -> value of a port.
 _VALUES = {"netdev": "netdev", "pci": "pci", "gpu": "gpus"}
@@ -48,7 +48,7 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
     fits = bool(divided(preset, rails)) and len(places) == len(preset.ports) and 4 * same >= _ALIKE * len(places)
     if not fits or not _expressible(fabric, profile, name):
         message = (
-            "it resembles the preset %s, but its ports are on other rails, or rails have more or fewer ports" % about
+            "it resembles the preset %s, but its ports belong to other rails, or rails have more or fewer ports" % about
         )
         remedy = "compare the rails with the preset: playbooks/validate.yml -e show_presets=%s" % name
         findings.add("DS322", ("profiles", profile.name), message, remedy, nodes)
@@ -58,10 +58,10 @@ def with_preset(fabric: Fabric, profile: Profile, model: Model, findings: Findin
     kinds = ([*apart.ports, *apart.unlisted], [*apart.gpus, *_served(preset, places, profile)], apart.others)
     for texts in filter(None, kinds):
         message = "it differs from the preset %s: %s" % (about, "; ".join(texts))
-        remedy = "check whether cards are missing or in other slots; the keys below override the preset"
+        remedy = "check whether cards are missing or have other slots; the keys below override the preset"
         findings.add("DS321", place, message, remedy, nodes)
     if not any(kinds):
-        message = "all ports are those of the preset %s" % about
+        message = "all ports match the preset %s" % about
         findings.add("DS320", place, message, "check that it is this server model", nodes)
     return _overriding(profile, preset_profile(fabric, name, place))
 
@@ -94,7 +94,7 @@ def _most_alike(
     functions: t.Collection[str],
     gpus: t.Collection[str],
 ) -> tuple[Preset, int] | None:
-    """Return the preset of which the machine has the most, and how many of its ports are on the same rail.
+    """Return the preset with the largest part in the machine, and how many of its ports have the same rail.
 
     :param observed: the PCI addresses of the rail ports, in the order of rails.
     """
@@ -113,7 +113,7 @@ def _most_alike(
 
 
 def _expressible(fabric: Fabric, profile: Profile, name: str) -> bool:
-    """Return whether the profile has a value for each value of the preset, because no key removes a single value."""
+    """Return whether the profile has a value for each value of the preset: no key removes a single value."""
     base = preset_profile(fabric, name, ())
     ports = [(profile.ports[rail], port) for rail, port in base.ports.items() if rail in profile.ports]
     return all(
@@ -122,7 +122,7 @@ def _expressible(fabric: Fabric, profile: Profile, name: str) -> bool:
 
 
 def _overriding(profile: Profile, base: Profile) -> Profile:
-    """Return the profile with ``base`` as its preset: equal ports are those of the preset."""
+    """Return the profile with ``base`` as its preset: equal ports come from the preset."""
     ports = {rail: _port(port, base.ports.get(rail)) for rail, port in profile.ports.items()}
     places = {other.port.pci: other for other in base.other_ports.values()}
     others: dict[str, OtherPort] = {}
@@ -135,7 +135,7 @@ def _overriding(profile: Profile, base: Profile) -> Profile:
 
 
 def _port(port: Port, base: Port | None) -> Port:
-    """Return a port with the keys that differ from ``base``; ``base`` itself if there are none."""
+    """Return a port with the keys that differ from ``base``; ``base`` itself if none differ."""
     if base is None:
         return port
     values = {field: value for field, value in zip(Port._fields, port) if field not in ("rail", "path", "keys", "base")}

@@ -156,7 +156,7 @@ def _qos(qos: Qos) -> Data:
         "ecn": qos.ecn,
     }
     if qos.profile:
-        # what follows from the profile depends on the NICs
+        # values that the profile determines depend on the NICs
         section = {"profile": qos.profile.name, **{key: section[key] for key in section if key in qos.file_keys}}
     if qos.ets:
         section["ets"] = {
@@ -330,7 +330,7 @@ def _overridden(port: Port) -> Data:
 
 
 def _overrides(ports: t.Mapping[str, Port], base: t.Mapping[str, Port]) -> Data | None:
-    """Return the ports of a profile that differ from those of its preset; None for a port that it removes."""
+    """Return the ports of a profile that differ from its preset; None for a port that the profile removes."""
     found: Data = {rail: None for rail in base if rail not in ports}
     found.update((rail, _overridden(port)) for rail, port in ports.items() if port is not base.get(rail))
     return {rail: keys for rail, keys in found.items() if keys != {}} or None

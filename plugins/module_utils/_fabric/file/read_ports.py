@@ -280,7 +280,7 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
     planes = _planes(texts, report)
     if planes:
         values["planes"] = planes
-        # The interface is that of the first plane, unless the file has another.
+        # The first plane has the interface, unless the file names another.
         first = planes[0].function
         if first and "bond" not in values and not any(key in values for key in FUNCTION_KEYS):
             values.update(first._asdict())

@@ -32,7 +32,7 @@ COUNT = rule(
     "RY220 preset-rail-count: Preset with another number of ports than compute rails",
     _RAILS % 4 + _PRESET % "",
     _RAILS % 8 + _PRESET % "",
-    why="The ports of a preset are those of the compute rails in their order, each NIC and plane counted.",
+    why="A preset has a port for each compute rail, in their order, each NIC and plane counted.",
 )
 
 PORT_ELSEWHERE = rule(
@@ -82,7 +82,7 @@ def _count_remedy(preset: Preset, rails: t.Sequence[Rail]) -> str:
 
 
 def divided(preset: Preset, rails: t.Sequence[Rail]) -> list[tuple[PresetPort, ...]]:
-    """Return the ports of a preset for each rail: one, or those that carry its planes; empty if they do not fit.
+    """Return the ports of a preset for each rail: one, or one for each of its planes; empty if they do not fit.
 
     :param rails: the compute rails, each NIC and each plane with its own network counted.
     """

@@ -112,7 +112,7 @@ def read_profile(fabric: Fabric, name: str, parent: Section, report: Report) -> 
 
 
 def _read_ports(ports: dict[str, Port], section: Section, overrides: bool, report: Report) -> None:
-    """Add the ports of the section to those of the preset, which they override key by key; null removes one.
+    """Add the ports of the section to the preset's, which they override key by key; null removes one.
 
     :param overrides: whether the profile has a preset, so that null can be valid.
     """
@@ -138,7 +138,7 @@ def _required(section: Section, key: str, overrides: bool) -> str:
 
 
 def _read_other_ports(others: dict[str, OtherPort], section: Section, overrides: bool, report: Report) -> None:
-    """Add the ports of the section to those of the preset, as :func:`_read_ports` does."""
+    """Add the ports of the section to the preset's, as :func:`_read_ports` does."""
     for name in section.mapping.entries:
         base = others.get(name)
         if base and section.written_null(name):

@@ -18,8 +18,8 @@ PLANES, NICS = (1, 2, 4, 8), (1, 2, 4)
 class Part(t.NamedTuple):
     """A part of a rail that is planned by itself: a NIC, or a plane of it that has its own network.
 
-    ``device_planes``: the planes over which the NIC itself distributes packets. ``sections``: those that the part has
-    of its own, the plane before the NIC. ``fields``: values of the fields of its templates.
+    ``device_planes``: the planes over which the NIC itself distributes packets. ``sections``: the sections of the part
+    itself, the plane before the NIC. ``fields``: values of the fields of its templates.
     """
 
     nic: int = 1
@@ -122,5 +122,5 @@ def _count(
 
 def _report_count(report: Report, path: Path, text: str, counts: t.Sequence[int], things: str) -> None:
     message = "%s is not a valid number of %s" % (text, things)
-    remedy = "write %s or %d, or a list of as many" % (", ".join(map(str, counts[:-1])), counts[-1])
+    remedy = "write %s or %d, or a list with an entry for each" % (", ".join(map(str, counts[:-1])), counts[-1])
     report.add(INVALID_PLANES, path, message, remedy)

@@ -248,7 +248,7 @@ class _Reader:
         rail.nic, rail.nics, rail.device_planes = part.nic, part.nics, part.device_planes
         same = next((each for each in self.fabric.rails if each.name == own_name and each.base != name), None)
         if same:
-            message = "%s is a part of %s, and of %s" % (own_name, shown(same.base), shown(name))
+            message = "%s belongs to %s, and to %s" % (own_name, shown(same.base), shown(name))
             if own_name in (same.base, name):
                 whole = same.base if own_name == name else name
                 message = "%s is also the name of a NIC or plane of %s" % (shown(own_name), shown(whole))

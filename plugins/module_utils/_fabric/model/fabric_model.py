@@ -47,7 +47,7 @@ ROLES = ("storage", "management")
 # Roles of a rail, the default first: traffic between GPUs, which NCCL uses, or other traffic.
 COMPUTE, STORAGE = "compute", "storage"
 RAIL_ROLES = (COMPUTE, STORAGE)
-# Who distributes packets over the planes of a NIC: software, which sees a network per plane, or the NIC itself, which
+# Who distributes packets over the planes of a NIC: software, which has a network per plane, or the NIC itself, which
 # has one interface and address. The first is the default.
 SOFTWARE, HARDWARE = "software", "hardware"
 BALANCINGS = (SOFTWARE, HARDWARE)
@@ -209,7 +209,7 @@ class Port(t.NamedTuple):
 
     @property
     def functions(self) -> tuple[Port | Member, ...]:
-        """The functions below the interface: the members of the bond, those of the planes, or the port itself."""
+        """The functions below the interface: members of the bond, functions of the planes, or the port itself."""
         if self.bond:
             return self.bond.members
         return tuple([plane.function for plane in self.planes if plane.function]) or (self,)
@@ -247,7 +247,7 @@ class Port(t.NamedTuple):
         if self.bond and not base.bond:
             values = [None if name in FUNCTION_KEYS else value for name, value in zip(Port._fields, values)]
         elif self.planes and self.planes[0].function and not base.bond:
-            # the reader has set those of the first plane
+            # the reader has set the values of the first plane
             own = self._asdict()
             values = [own[name] if name in FUNCTION_KEYS else value for name, value in zip(Port._fields, values)]
         for key in self.keys:
@@ -320,7 +320,7 @@ class Profile(NodeSettings):
     """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs.
 
     ``preset``: its preset as a profile; its values apply unless the file overrides them. Ports that the file overrides
-    have those of the preset as their ``base``.
+    have the preset's ports as their ``base``.
     ``nic``: the family of the NICs of its rail ports, a key of ``nic_families.FAMILIES``; None: unknown.
     ``gpu_vendor``: one of :data:`GPU_VENDORS`; None: unknown, which is the same as the first.
     """
@@ -338,7 +338,7 @@ class Profile(NodeSettings):
 
 @dataclass
 class Group(NodeSettings):
-    """Settings that override those of the profile, for the nodes of the group, and their NVLink domain."""
+    """Settings that override the profile's, for the nodes of the group, and their NVLink domain."""
 
     ports: dict[str, Port | None] = field(default_factory=dict)
     vars: dict[str, t.Any] = field(default_factory=dict)

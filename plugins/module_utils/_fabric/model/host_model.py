@@ -65,8 +65,8 @@ def value(host: HostSettings, layer: str, key: str, default: t.Any = None) -> t.
 
 
 def host_variables(host: HostSettings) -> dict[str, t.Any]:
-    """Return the host variable of each layer; None for a layer that is not managed. That of ``imex`` depends on the
-    NVLink domain of the node: see :mod:`.nvlink_model`.
+    """Return the host variable of each layer; None for a layer that is not managed. The variable of ``imex`` depends
+    on the NVLink domain of the node: see :mod:`.nvlink_model`.
 
     Within a layer, None and ``leave`` mean that a setting is not changed. Sizes are in bytes, those of hugepages in kB.
     """

@@ -31,7 +31,7 @@ _LASTING = ("pci", "slot", "serial", "mac")
 
 
 class Member(t.NamedTuple):
-    """A function below a bond, with values as a port has them."""
+    """A function below a bond, with the same values as a port."""
 
     netdev: str | None = None
     pci: str | None = None

@@ -26,7 +26,7 @@ DAEMONS = (HOST, COMPUTE_DOMAIN)
 
 
 def candidates(fabric: Fabric, node: Node) -> list[str]:
-    """Return the domains that the file gives a node: its own, or else those of its groups and of its unit."""
+    """Return the domains that the file gives a node: its own, or else the domains of its groups and of its unit."""
     if node.nvlink_domain:
         return [node.nvlink_domain]
     unit = fabric.units.get(node.unit or "")

@@ -75,7 +75,7 @@ class Buffers:
 
 @dataclass(frozen=True)
 class _EtsKeys:
-    """The section ``ets`` as the file has it. None: a missing key."""
+    """The section ``ets`` as in the file. None: a missing key."""
 
     prio_tc: dict[int, int] | None
     tc_bw: dict[int, int] | None
@@ -85,7 +85,7 @@ class _EtsKeys:
 
 @dataclass(frozen=True)
 class _BufferKeys:
-    """The section ``buffers`` as the file has it. None: a missing key."""
+    """The section ``buffers`` as in the file. None: a missing key."""
 
     prio_buffer: dict[int, int] | None
     buffer_size: dict[int, int]
@@ -95,7 +95,7 @@ class _BufferKeys:
 
 @dataclass(frozen=True)
 class _Keys:
-    """The section ``qos`` as the file has it. None: a missing key, or one that could not be read."""
+    """The section ``qos`` as in the file. None: a missing key, or one that could not be read."""
 
     priority: int | None = None
     dscp: int | None = None

@@ -3,7 +3,7 @@
 
 """Transport profiles of RoCE: what the makers of NICs and switches set as a whole. Data only, with its sources.
 
-A profile decides on PFC, ECN and trimming. Priorities and DSCPs are those of the NIC's maker, or the convention.
+A profile determines PFC, ECN and trimming. Priorities and DSCPs come from the NIC's maker, or from the convention.
 """
 
 from __future__ import annotations
@@ -85,13 +85,8 @@ PROFILES: t.Mapping[str, QosProfile] = {
 
 
 def defaults_of(nic: str | None) -> tuple[int, int, int, int]:
-    """Return priority and DSCP of RoCE, and those of CNPs, of a family of NICs.
-
-    The convention replaces what its maker does not publish.
-    """
-    maker = nic_families.qos_defaults(nic) or CONVENTION
-    found = [own if own is not None else known for own, known in zip(maker[:4], CONVENTION[:4])]
-    return t.cast(t.Tuple[int, int, int, int], tuple(found))
+    """Return priority and DSCP of RoCE, then of CNPs, for a family of NICs; the convention if its maker has none."""
+    return (nic_families.qos_defaults(nic) or CONVENTION)[:4]
 
 
 def without_pfc(qos: t.Mapping[str, t.Any] | None) -> bool:

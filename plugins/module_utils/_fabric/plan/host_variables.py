@@ -55,6 +55,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     SUFFIX,
     show,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
 
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
 # filtering accepts packets whose return route is in the rail's own table.
@@ -228,6 +229,8 @@ class PlanOutput:
                 head["preset"] = profile.preset.name
             if profile.gpu_vendor not in (None, GPU_VENDORS[0]):
                 head["gpu_vendor"] = profile.gpu_vendor
+            if profile.nic not in (None, MLX5.name):
+                head["nic_family"] = profile.nic
         return head
 
     def _port(

@@ -34,7 +34,7 @@ class Leaves:
         """Return the number of planes of a NIC on a rail that have a leaf port each; 1 without.
 
         An InfiniBand port (XDR) and its cable carry all planes: the planes are ports of a sub-device of type SMI, which
-        is for management only (kernel, drivers/infiniband/hw/mlx5/main.c, mlx5_query_hca_port).
+        only carries management (kernel, drivers/infiniband/hw/mlx5/main.c, mlx5_query_hca_port).
         """
         return 1 if rail.name in self._one_cable else rail.device_planes
 

@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
 
 GID_INDEX = "NCCL_IB_GID_INDEX"
 # The first version that selects the GID by address family and RoCE version. Older ones use the GID with the index of
-# GID_INDEX, 0 by default, which is one of RoCE v1. Source: NCCL, docs/userguide/source/env.rst of 2.30.7, and
+# GID_INDEX, 0 by default, which belongs to RoCE v1. Source: NCCL, docs/userguide/source/env.rst of 2.30.7, and
 # src/transport/net_ib.cc at the tags v2.20.5-1 and v2.21.5-1, read on 2026-11-29.
 GID_VERSION = (2, 21)
 # Variable of NCCL -> variable of UCX.
@@ -66,7 +66,7 @@ def planned_devices(node: Variables) -> list[HcaPort]:
 
 
 def of_slots(node: Variables, port: Variables) -> dict[str, t.Any]:
-    """Return the key ``nccl`` of a rail in the agent's spec: what NCCL_IB_HCA has of the RDMA device of a slot.
+    """Return the key ``nccl`` of a rail in the agent's spec: the entries of NCCL_IB_HCA for the RDMA device of a slot.
 
     It is missing if the name of the device and ``rdma_port`` are enough. ``ports``: the numbers of the ports of the
     device; empty for every port. A VF has one port.
@@ -107,7 +107,7 @@ def nccl(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> di
 
 
 def planned_version(node: Variables) -> str | None:
-    """Return the oldest NCCL of the jobs, as the fabric file has it; None without."""
+    """Return the oldest NCCL of the jobs, as in the fabric file; None without."""
     version: str | None = (node.get("nccl") or {}).get("version")
     return version
 
@@ -140,7 +140,7 @@ def ucx(fabric: Variables, node: Variables, devices: t.Sequence[HcaPort]) -> dic
 def open_mpi(node: Variables) -> dict[str, str]:
     """Return the environment variables of Open MPI, if the plan has the version of NCCL of the jobs.
 
-    Open MPI uses RDMA by UCX, and of UCX the devices in its variables. It prefers UCX only for devices of the driver
+    Open MPI uses RDMA by UCX, with the devices in UCX's variables. It prefers UCX only for devices of the driver
     mlx5, unless this variable names others. Source: Open MPI, opal/mca/common/ucx/common_ucx.c
     (opal_common_ucx_support_level), and docs/tuning-apps/networking/ib-and-roce.rst of 5.0.8, read on 2026-11-29.
     """

@@ -77,7 +77,7 @@ def optional(fabric: Fabric, variant: Variant, rail: Rail, port: Port) -> dict[s
 
 
 def qos_on_nic(settings: dict[str, t.Any], family: NicFamily) -> dict[str, t.Any]:
-    """Return the settings of QoS without those for which Railyard knows no interface of this family: they are None."""
+    """Return the settings of QoS; None for a setting for which Railyard has no interface of this family."""
     found = dict(settings)
     if family.layers[QOS].level != MANAGED:
         # a change of 802.3x may switch off the PFC that the vendor's tool has set
@@ -88,7 +88,7 @@ def qos_on_nic(settings: dict[str, t.Any], family: NicFamily) -> dict[str, t.Any
 
 
 def _planes(rail: Rail, port: Port) -> list[dict[str, t.Any]]:
-    """Return the planes over which the NIC distributes packets. The members of a bond are its planes."""
+    """Return the planes over which the NIC distributes packets: with a bond, its members."""
     listed: t.Sequence[Plane | Member] = port.bond.members if port.bond else port.planes
     found = []
     for number in range(1, rail.device_planes + 1):

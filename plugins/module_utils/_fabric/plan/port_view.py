@@ -44,7 +44,7 @@ def planes_of(port: Values) -> t.Sequence[Values]:
 
 
 def cables(port: Values) -> t.Sequence[Values]:
-    """Return what is connected to a leaf port: each plane with a leaf of its own, or each function."""
+    """Return the ends of cables at a port: each plane with a leaf of its own, or each function."""
     planes = planes_of(port)
     return planes if planes and planes[0].get("leaf") else functions(port)
 
@@ -65,13 +65,13 @@ def each_netdev(port: Values) -> t.Sequence[Values]:
 
 
 def bond_of(port: Values) -> Values | None:
-    """Return the bond of a port, also that below a VLAN, as the plan has it; None without one."""
+    """Return the bond of a port, also below a VLAN, as in the plan; None without one."""
     bond: Values | None = (port.get("lower") or {}).get("bond")
     return bond
 
 
 def leaf_of(port: Values, function: Values) -> dict[str, t.Any]:
-    """Return the leaf of a function of a port: its own, as members of bonds have, or that of the port; empty without.
+    """Return the leaf of a function of a port: its own, as members of bonds have, or the port's; empty without.
 
     :param function: one of :func:`cables`.
     """
@@ -107,11 +107,11 @@ def hca_ports(ports: t.Iterable[Values]) -> list[HcaPort]:
 
 
 def rdma_numbers(port: Values) -> t.Sequence[int | None]:
-    """Return the planned numbers of the ports of the RDMA device that a port uses: those of its planes, if the NIC
+    """Return the planned numbers of the ports of the RDMA device that a port uses: one for each plane, if the NIC
     balances them; [None] without a number."""
     planned = port["rdma"].get("port")
     planes = [each["rdma_port"] for each in (port.get("planes") or {}).get("ports") or () if each.get("rdma_port")]
-    # a number beside those of the planes is that of a port above them
+    # a number beside the numbers of the planes belongs to a port above them
     return planes if planes and planned in (None, *planes) else [planned]
 
 

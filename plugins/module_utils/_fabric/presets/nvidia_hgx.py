@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Servers with an HGX board of NVIDIA whose NICs are on the board."""
+"""Servers with an HGX board of NVIDIA that contains the NICs."""
 
 from __future__ import annotations
 

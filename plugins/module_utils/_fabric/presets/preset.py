@@ -48,7 +48,7 @@ class PresetPort(t.NamedTuple):
 
 
 class PresetOtherPort(t.NamedTuple):
-    """A port that is not on a compute rail. What it is used for is a decision of the file."""
+    """A port without a compute rail. The fabric file determines its use."""
 
     name: str
     pci: str
@@ -60,7 +60,7 @@ class Preset(t.NamedTuple):
     :param names: the names of the models. They have the same map.
     :param ports: in the order of rails, planes counted.
     :param gpus: number -> PCI address or None.
-    :param gpu_distance: how near each port is to its GPUs, as nvidia-smi spells it.
+    :param gpu_distance: the distance from each port to its GPUs, in the terms of nvidia-smi.
     :param link_layer: the only link layer of the ports; None if they support several, or it is unknown.
     :param other_ports: all other network ports of the server; None if the document does not list them.
     :param product: the product name of the server's DMI table, with hyphens for spaces.

@@ -11,11 +11,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.pr
 
 
 class Differences(t.NamedTuple):
-    """Differences as texts for people, each empty if there are none.
+    """Differences as texts for people, each empty without differences.
 
     :param ports: ports of rails at another place than in the preset.
     :param gpus: GPUs at another place.
-    :param others: ports that are not on a rail, and that the machine does not have.
+    :param others: ports without a rail that the machine does not have.
     :param unlisted: ports of the machine that the preset does not have, although it has all ports of the machine.
     """
 
@@ -41,7 +41,7 @@ def differences(
     :param rails: the rail of each port of the preset; None: the port is not compared.
     :param functions: the PCI addresses of the network functions of the machine, with the PCI vendor of each.
     :param gpus: the PCI addresses of its GPUs.
-    :param known: PCI addresses of further functions that may be there.
+    :param known: PCI addresses of further functions that the machine may have.
     """
     others = preset.other_ports or ()
     listed = {port.pci for port in preset.ports} | {other.pci for other in others} | set(known)
@@ -60,7 +60,7 @@ def differences(
 
 
 def _gpus(preset: Preset, observed: t.Collection[str]) -> list[str]:
-    """Return the GPUs at other places. Without GPUs at unknown places, those of the preset are only missing."""
+    """Return the GPUs at other places. Without GPUs at unknown places, GPUs of the preset are only missing."""
     missing = {number: pci for number, pci in preset.gpus.items() if pci and pci not in observed}
     strangers = sorted(set(observed) - set(preset.gpus.values()))
     if not strangers:

@@ -3,7 +3,7 @@
 
 """Virtual machines with GPUs, from the topology files that their operators publish for NCCL.
 
-These files show which GPU is beside which NIC, and do not number the GPUs: the numbers are left out.
+These files show the GPUs near each NIC, and do not number the GPUs: the presets omit the numbers.
 """
 
 from __future__ import annotations

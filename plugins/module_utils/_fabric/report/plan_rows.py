@@ -87,7 +87,7 @@ def function(values: Document) -> str | None:
 
 
 def has_functions(port: Document) -> bool:
-    """Return whether the functions below a port are named besides it: those of a bond, VLAN or of planes."""
+    """Return whether the functions below a port are named besides it: for a bond, a VLAN or planes."""
     return bool(port.get("lower")) or functions(port)[0] is not port
 
 

@@ -55,13 +55,13 @@ def facts(preset: Preset) -> list[str]:
 def text(name: str = "") -> str:
     """Return all presets as a table, or one preset in detail.
 
-    :raises RailyardError: if there is no preset with this name.
+    :raises RailyardError: if no preset has this name.
     """
     if not name:
         return "\n".join(table(LISTED, listed(), _WIDTH))
     if name not in PRESETS:
         near = nearest(name, PRESETS)
         remedy = "write %s" % near if near else "list the presets with show_presets=true"
-        raise RailyardError("there is no preset %s%s" % (name, did_you_mean(near)), "show_presets", remedy)
+        raise RailyardError("the preset %s does not exist%s" % (name, did_you_mean(near)), "show_presets", remedy)
     preset = PRESETS[name]
     return "\n".join(["%s: %s" % (name, preset.title), "", *table(PORTS, ports(preset)), "", *facts(preset)])

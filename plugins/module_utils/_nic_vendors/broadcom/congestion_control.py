@@ -1,10 +1,10 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Congestion control (ECN) of bnxt_re: whether it is on, and the marks of notification packets (CNPs).
+"""Congestion control (ECN) of bnxt_re: its switch, and the marks of notification packets (CNPs).
 
 The kernel's own driver has a file for each parameter in ``/sys/kernel/debug/bnxt_re/FUNCTION/cc_config``
-(``drivers/infiniband/hw/bnxt_re/debugfs.c``). The ``alt_`` parameters are those of CNPs. A write that the firmware
+(``drivers/infiniband/hw/bnxt_re/debugfs.c``). The ``alt_`` parameters apply to CNPs. A write that the firmware
 rejects returns no error, so the value must be read again. Broadcom's own driver has a directory in configfs instead,
 which this module does not use.
 """
@@ -44,7 +44,7 @@ class BnxtCongestion(CongestionControl):
         self._place = place
 
     def observe(self) -> Row:
-        # congestion control is on or off for the whole function, not by priority
+        # the function has one switch of congestion control for all priorities
         found: Row = {"interface": DEBUGFS, "np": None, "rp": None}
         for key, name in CNP.items():
             found[key] = self._node.read_int("%s/%s" % (self._place, name))

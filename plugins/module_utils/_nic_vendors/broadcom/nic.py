@@ -15,13 +15,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
     Node,
 )
 
-# bnxt_ethtool.c: PFC frames by priority
-_PFC_FRAMES = re.compile(r"([rt]x)_pfc_ena_frames_pri([0-7])")
-
 
 class Broadcom(NicVendor):
     drivers = BNXT_RE.drivers
     rdma_module = "bnxt_re"
+    # bnxt_ethtool.c
+    pfc_frames = re.compile(r"([rt]x)_pfc_ena_frames_pri([0-7])")
     enable_sriov = "enable SR-IOV in the NIC's firmware (niccli) and in the BIOS, then reboot"
     raise_vf_limit = "raise the firmware's limit (niccli)"
     no_congestion_control = (
@@ -31,10 +30,6 @@ class Broadcom(NicVendor):
 
     def congestion_control(self, node: Node, netdev: str, pci: str) -> CongestionControl | None:
         return congestion_control.find(node, pci)
-
-    def statistic(self, name: str) -> tuple[str, str | None] | None:
-        match = _PFC_FRAMES.fullmatch(name)
-        return ("%s_pause" % match[1], match[2]) if match else None
 
 
 BROADCOM = Broadcom()

@@ -10,28 +10,23 @@ import re
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.intel.family import HABANALABS, IRDMA
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_vendor import NicVendor
 
-# ice_ethtool.c: PFC frames by priority. An XON frame ends a pause.
-_PFC_FRAMES = re.compile(r"([rt]x)_priority_([0-7])_xoff\.nic")
-
 
 class Intel(NicVendor):
     drivers = IRDMA.drivers
     rdma_module = "irdma"
+    # ice_ethtool.c. An XON frame ends a pause.
+    pfc_frames = re.compile(r"([rt]x)_priority_([0-7])_xoff\.nic")
     no_congestion_control = (
         "ECN (irdma has no interface for it)",
         "set qos.ecn to null",
     )
-
-    def statistic(self, name: str) -> tuple[str, str | None] | None:
-        match = _PFC_FRAMES.fullmatch(name)
-        return ("%s_pause" % match[1], match[2]) if match else None
 
 
 class Gaudi(NicVendor):
     drivers = HABANALABS.drivers
     rdma_module = "habanalabs_ib"
     no_congestion_control = (
-        "ECN (no interface of habanalabs is known)",
+        "ECN (Railyard knows no interface of habanalabs)",
         "set qos.ecn to null",
     )
 

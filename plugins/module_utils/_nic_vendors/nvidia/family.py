@@ -6,21 +6,12 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
-    COUNTERS,
-    DRIVER,
-    ECN,
-    FIRMWARE,
-    MANAGED,
-    QOS,
-    RDMA,
-    READ_ONLY,
     RECORDING,
-    SIMULATED,
-    SRIOV,
-    TRAFFIC_CLASS,
     NicFamily,
     QosDefaults,
-    Support,
+    layers,
+    managed,
+    read_only,
 )
 
 MLX5 = NicFamily(
@@ -32,23 +23,18 @@ MLX5 = NicFamily(
     # ConnectX-8 as one device with twelve ports, of which four carry data (scitix/sichek, pull request 98)
     rdma_ports=12,
     tool="mlxconfig",
-    tool_sets=True,
-    has_dcb=True,
-    has_dmabuf=True,
     qos_defaults=QosDefaults(
         3, 26, 6, 48, "NVIDIA Network Operator 26.10, NIC Configuration Operator, roceOptimized (2026-11-22)"
     ),
-    error_counters=(),
-    layers={
-        DRIVER: Support(MANAGED, RECORDING, "MLNX_OFED and DOCA-OFED, or the kernel's mlx5_core"),
-        FIRMWARE: Support(MANAGED, RECORDING, "mlxconfig, mstconfig and mlxfwreset"),
-        SRIOV: Support(MANAGED, SIMULATED, "the kernel's interfaces, and files of mlx5 for VFs of InfiniBand"),
-        RDMA: Support(MANAGED, SIMULATED, "RDMA netlink"),
-        QOS: Support(MANAGED, RECORDING, "DCB netlink, and trust files of older drivers"),
-        ECN: Support(MANAGED, SIMULATED, "files ecn of NVIDIA's driver, or cc_params of the kernel's in debugfs"),
-        TRAFFIC_CLASS: Support(MANAGED, RECORDING, "tc/PORT/traffic_class of NVIDIA's driver"),
-        COUNTERS: Support(READ_ONLY, SIMULATED, "hw_counters, and rx_prioN_pause of ethtool"),
-    },
+    layers=layers(
+        driver=managed("MLNX_OFED and DOCA-OFED, or the kernel's mlx5_core", RECORDING),
+        firmware=managed("mlxconfig, mstconfig and mlxfwreset", RECORDING),
+        sriov=managed("the kernel's interfaces, and files of mlx5 for VFs of InfiniBand"),
+        qos=managed("DCB netlink, and trust files of older drivers", RECORDING),
+        ecn=managed("files ecn of NVIDIA's driver, or cc_params of the kernel's in debugfs"),
+        traffic_class=managed("tc/PORT/traffic_class of NVIDIA's driver", RECORDING),
+        counters=read_only("hw_counters, and rx_prioN_pause of ethtool"),
+    ),
     sources=(
         "Linux, drivers/infiniband/hw/mlx5 and drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c (2026-11-28)",
         "NVIDIA/doroce-linux and Mellanox/nic-configuration-operator (2026-11-28)",

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import typing as t
 
-# How far Railyard supports a layer of a family. UNKNOWN: no interface is known that Railyard could use, so it neither
-# reads nor sets the layer.
+# How far Railyard supports a layer of a family. UNKNOWN: Railyard knows no interface, so it neither reads nor sets the
+# layer.
 MANAGED, READ_ONLY, UNKNOWN = "managed", "read-only", "unknown"
 LEVELS = (MANAGED, READ_ONLY, UNKNOWN)
 # What the support of a layer was tested with. SIMULATED: a tree of files and a netlink kernel of the tests.
-# RECORDING: outputs of a real machine. GUEST: the kernel's own driver in a guest of the lab. UNTESTED: nothing.
-GUEST, RECORDING, SIMULATED, UNTESTED = "guest", "recording", "simulated", "-"
+# RECORDING: outputs of a real machine. UNTESTED: nothing.
+RECORDING, SIMULATED, UNTESTED = "recording", "simulated", "-"
 # The layers in which families differ, in the order of the table in docs/hardware.md.
 DRIVER, FIRMWARE, SRIOV, RDMA, QOS, ECN, TRAFFIC_CLASS, COUNTERS = (
     "driver",
@@ -34,16 +34,16 @@ LAYERS = (DRIVER, FIRMWARE, SRIOV, RDMA, QOS, ECN, TRAFFIC_CLASS, COUNTERS)
 class QosDefaults(t.NamedTuple):
     """The priorities (0 to 7) and DSCPs (0 to 63) of RoCE and of CNPs that the vendor sets or recommends.
 
-    ``source``: document, section and date. None: unknown.
+    ``source``: document, section and date.
     """
 
-    priority: int | None
-    dscp: int | None
-    cnp_priority: int | None
-    cnp_dscp: int | None
+    priority: int
+    dscp: int
+    cnp_priority: int
+    cnp_dscp: int
     source: str
 
-    def mark(self, kind: str) -> tuple[int | None, int | None]:
+    def mark(self, kind: str) -> tuple[int, int]:
         """Return DSCP and priority of RoCE or, with ``kind`` ``cnp_``, of CNPs."""
         return (self.cnp_dscp, self.cnp_priority) if kind else (self.dscp, self.priority)
 
@@ -56,6 +56,37 @@ class Support(t.NamedTuple):
     note: str
 
 
+def managed(note: str, tested: str = SIMULATED) -> Support:
+    return Support(MANAGED, tested, note)
+
+
+def read_only(note: str, tested: str = SIMULATED) -> Support:
+    return Support(READ_ONLY, tested, note)
+
+
+def unknown(note: str = "no source") -> Support:
+    return Support(UNKNOWN, UNTESTED, note)
+
+
+# The kernel has these interfaces for most drivers.
+_SRIOV, _RDMA = managed("the kernel's interfaces"), managed("RDMA netlink")
+_TRAFFIC_CLASS = unknown("no file of the driver; applications set it (NCCL_IB_TC)")
+
+
+def layers(
+    driver: Support,
+    firmware: Support,
+    qos: Support,
+    ecn: Support,
+    counters: Support,
+    sriov: Support = _SRIOV,
+    rdma: Support = _RDMA,
+    traffic_class: Support = _TRAFFIC_CLASS,
+) -> dict[str, Support]:
+    """Return the support of each of :data:`LAYERS`."""
+    return dict(zip(LAYERS, (driver, firmware, sriov, rdma, qos, ecn, traffic_class, counters)))
+
+
 class NicFamily(t.NamedTuple):
     """One family of NICs.
 
@@ -63,10 +94,10 @@ class NicFamily(t.NamedTuple):
     functions; empty: all network functions of the PCI vendor. ``rdma_name``: the kernel's names of RDMA devices, with
     ``N`` for a number; udev may rename them. ``rdma_ports``: the largest number of ports of one RDMA device. ``tool``:
     the vendor's program. ``tool_sets``: whether it sets parameters of the firmware and QoS; others only write images or
-    show the state. ``has_dcb``: whether the driver in the kernel has DCB, for PFC and ETS. ``has_dmabuf``: whether the
-    driver in the kernel registers DMA-BUF memory. ``qos_defaults``: None: unknown. ``error_counters``: words in the
-    names of counters of errors that the names of mlx5 do not contain. ``layers``: the support of each of
-    :data:`LAYERS`. ``sources``: of the facts, with their date.
+    show the state. ``has_dmabuf``: whether the driver in the kernel registers DMA-BUF memory. ``qos_defaults``: None:
+    unknown. ``error_counters``: words in the names of counters of errors that the names of mlx5 do not contain.
+    ``counters``: name of a counter of mlx5 -> the name of the same counter. ``layers``: from :func:`layers`.
+    ``sources``: of the facts, with their date.
     """
 
     name: str
@@ -74,15 +105,15 @@ class NicFamily(t.NamedTuple):
     pci_vendor: str
     drivers: tuple[str, ...]
     rdma_name: str
-    rdma_ports: int
     tool: str
-    tool_sets: bool
-    has_dcb: bool
-    has_dmabuf: bool | None
-    qos_defaults: QosDefaults | None
-    error_counters: tuple[str, ...]
     layers: t.Mapping[str, Support]
     sources: tuple[str, ...]
+    tool_sets: bool = True
+    rdma_ports: int = 1
+    has_dmabuf: bool | None = True
+    qos_defaults: QosDefaults | None = None
+    error_counters: tuple[str, ...] = ()
+    counters: t.Mapping[str, str] = {}
 
     @property
     def has_firmware_parameters(self) -> bool:

@@ -10,6 +10,7 @@ packages can use it.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 Row = t.Dict[str, t.Any]
@@ -82,7 +83,7 @@ class VfFiles:
 class NicVendor:
     """The NICs of one vendor. This class itself is for NICs of vendors without a folder in ``_nic_vendors``."""
 
-    #: drivers of the PCI functions that the vendor's class is for; empty: all functions with the PCI vendor ID
+    #: drivers of the PCI functions to which the class applies; empty: all functions with the PCI vendor ID
     drivers: tuple[str, ...] = ()
     #: kernel module of the RDMA device, for remedies
     rdma_module = ""
@@ -98,10 +99,12 @@ class NicVendor:
     )
     #: the remedy if the driver has no DCB, for PFC, ETS and the trust
     no_dcb = "use a NIC and a driver that support it, or leave the port out"
-    #: DMA functions, which a NIC has beside its own: PCI device -> description. They are no NICs, and ACS must stay.
+    #: DMA functions, which a NIC has beside its network functions: PCI device -> description. They need their ACS.
     acs_devices: t.Mapping[str, str] = {}
     #: PCI devices of NICs that can balance over several planes in hardware
     plane_devices: t.AbstractSet[str] = frozenset()
+    #: names of statistics of PFC frames: the groups are the direction, ``rx`` or ``tx``, and the priority
+    pfc_frames: re.Pattern[str] | None = None
     vf_files = VfFiles()
 
     def congestion_control(self, node: Node, netdev: str, pci: str) -> CongestionControl | None:
@@ -120,4 +123,5 @@ class NicVendor:
         """Return name and priority (None: all) of a statistic of ``ethtool -S`` about RDMA or flow control; None for
         other statistics.
         """
-        return None
+        match = self.pfc_frames and self.pfc_frames.fullmatch(name)
+        return ("%s_pause" % match[1], match[2]) if match else None

@@ -55,8 +55,8 @@ VENDORS: dict[str, t.Callable[[], NicVendor]] = {
 
 
 def of_function(node: Node, pci: str | None) -> NicVendor:
-    """Return the vendor of a PCI function. The neutral one is for other vendors, for NICs with a driver that is not of
-    the vendor's class, such as igb, and without a function.
+    """Return the vendor of a PCI function; the neutral one for other vendors, for other drivers of a vendor, such as
+    igb, and without a function.
     """
     text = node.read("/sys/bus/pci/devices/%s/vendor" % pci) if pci else None
     found = of_vendor((text or "").replace("0x", "", 1))

@@ -73,8 +73,8 @@ class PlaneSpec(t.NamedTuple):
 
 
 class NcclSpec(t.NamedTuple):
-    """What NCCL_IB_HCA has of a slot's RDMA device: the numbers of its ports, its rail and its plane. ``ports``: empty
-    for every port. ``rail``, ``plane``: None if the entry does not have it.
+    """The fields of NCCL_IB_HCA for a slot's RDMA device: the numbers of its ports, its rail and its plane. ``ports``:
+    empty for every port. ``rail``, ``plane``: None if the entry does not have it.
     """
 
     ports: tuple[int, ...]

@@ -115,7 +115,7 @@ def look(
         port = down(rail, link, rail.attachment == "host-device" and rail.rail in away)
         planes = members[rail.rail] if rail.planes else None
         if planes and link and link.up:
-            # the NIC distributes packets over the planes that are left
+            # the NIC distributes packets over the remaining planes
             port = "" if planes.active else "no plane of %s carries traffic" % rail.netdev
         if link and not port:
             port = stacked_ports.difference(system, find, rail, link)

@@ -102,7 +102,7 @@ def members(system: System, rail: RailSpec) -> Members | None:
 
 
 def _planes(system: System, rail: RailSpec) -> Members | None:
-    """Return the planes of a NIC; None if the plan lists none, or if the NIC may be in a pod."""
+    """Return the planes of a NIC; None if the plan lists none, or if a pod may have the NIC."""
     if not rail.planes or rail.moved:
         return None
     problems = [_plane_problem(system, rail, plane) for plane in rail.planes]

@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kernel_modules import KernelModules
 
 NVIDIA = "nvidia"
+AMD = "amd"
 AMDGPU = "amdgpu"
 PEERMEM = "nvidia_peermem"
 GDRDRV = "gdrdrv"
@@ -66,18 +67,19 @@ def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | No
     """
     architecture = architecture or os.uname().machine
     modules = KernelModules(system, architecture)
-    gpus = _gpus(system)
-    amd = [] if gpus else _amd_gpus(system)
+    gpus = _gpus(system, NVIDIA)
+    amd = [] if gpus else _gpus(system, AMD)
     driver = _amd_driver(modules) if amd else _driver(system, modules)
     rdma = _rdma(system, modules)
     at_boot = modules.at_boot()
     peermem = _peermem(system, modules, driver, rdma, at_boot)
     gdrdrv = _gdrdrv(system, modules, at_boot)
+    configuration = _configuration(system, modules.release)
     inputs = choice.Inputs(
         generation=choice.oldest(gpu["generation"] for gpu in gpus),
         architecture=architecture,
         kernel=modules.release,
-        shared_buffer=_shared_buffer(system, modules.release),
+        shared_buffer=_shared_buffer(configuration),
         stack=rdma["stack"] if rdma else None,
         stack_version=rdma["version"] if rdma else None,
         core_dmabuf=rdma["imports_dmabuf"] if rdma else None,
@@ -90,36 +92,26 @@ def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | No
         signed=peermem["signed"],
     )
     if amd:
-        options = _missing_options(system, modules.release)
         peer = amd_gpus.has_peer_memory(system)
-        best = amd_gpudirect.choose(inputs, options, peer)
+        best = amd_gpudirect.choose(inputs, _missing_options(configuration), peer)
         return GpuFacts(inputs, modules, amd, driver, rdma, peermem, gdrdrv, [], best, True, peer)
     notices = _notices(system, modules, architecture, driver, rdma, peermem, gdrdrv) if gpus or driver else []
     return GpuFacts(inputs, modules, gpus, driver, rdma, peermem, gdrdrv, notices, choice.choose(inputs))
 
 
-def _gpus(system: System) -> list[Row]:
+def _gpus(system: System, maker: str) -> list[Row]:
+    """Return the GPUs of a maker. The generation of AMD's is unknown, and does not change the choice."""
     rows = []
     for function in pci_functions.gpu_functions(system):
-        if pci_functions.GPU_VENDORS.get(pci_functions.hexadecimal(system, function, "vendor") or "") != NVIDIA:
-            continue
-        device = pci_functions.hexadecimal(system, function, "device") or "0"
-        rows.append({"pci": function, "device": device, "generation": choice.generation(int(device, 16))})
+        if pci_functions.GPU_VENDORS.get(pci_functions.hexadecimal(system, function, "vendor") or "") == maker:
+            device = pci_functions.hexadecimal(system, function, "device") or "0"
+            generation = choice.generation(int(device, 16)) if maker == NVIDIA else None
+            rows.append({"pci": function, "device": device, "generation": generation})
     return rows
 
 
-def _amd_gpus(system: System) -> list[Row]:
-    """Return the GPUs of AMD. Their generation is not known, and does not change the choice."""
-    found = []
-    for function in pci_functions.gpu_functions(system):
-        if pci_functions.hexadecimal(system, function, "vendor") == pci_functions.AMD:
-            device = pci_functions.hexadecimal(system, function, "device") or "0"
-            found.append({"pci": function, "device": device, "generation": None})
-    return found
-
-
 def _amd_driver(modules: KernelModules) -> Row | None:
-    """Return amdgpu, as :func:`_driver` does. The one of the kernel has no version of its own."""
+    """Return amdgpu, as :func:`_driver` does. The kernel's amdgpu has no version of its own."""
     loaded = modules.loaded(AMDGPU)
     if not loaded and not modules.path(AMDGPU):
         return None
@@ -264,15 +256,15 @@ def _gdrdrv(system: System, modules: KernelModules, at_boot: t.Mapping[str, str]
     }
 
 
-def _shared_buffer(system: System, release: str) -> bool | None:
-    text = _configuration(system, release)
-    return re.search(r"^CONFIG_DMA_SHARED_BUFFER=y$", text, re.MULTILINE) is not None if text else None
+def _shared_buffer(configuration: str) -> bool | None:
+    found = re.search(r"^CONFIG_DMA_SHARED_BUFFER=y$", configuration, re.MULTILINE)
+    return found is not None if configuration else None
 
 
-def _missing_options(system: System, release: str) -> tuple[str, ...]:
+def _missing_options(configuration: str) -> list[str]:
     """Return the options for DMA-BUF of AMD that are off. An option that the kernel does not know is not reported."""
-    text = _configuration(system, release)
-    return tuple(name for name in amd_gpudirect.OPTIONS if re.search(r"^# %s is not set$" % name, text, re.MULTILINE))
+    off = re.findall(r"^# (\w+) is not set$", configuration, re.MULTILINE)
+    return [name for name in amd_gpudirect.OPTIONS if name in off]
 
 
 def _configuration(system: System, release: str) -> str:
@@ -293,15 +285,15 @@ def in_use(system: System, modules: KernelModules, name: str) -> list[str]:
     Its use count does not include registered memory, so each process with an open verbs file is reported.
     """
     users = modules.users(name)
-    for entry in system.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        directory = "/proc/%s/fd" % entry
-        files = {system.link_target("%s/%s" % (directory, fd)) or "" for fd in system.listdir(directory)}
-        verbs = sorted(file for file in files if file.startswith("/dev/infiniband/uverbs"))
-        if verbs:
-            users.append("%s pid %s has %s open" % (network_namespaces.command(system, int(entry)), entry, verbs[0]))
+    opened = network_namespaces.users_of_files(system, _is_verbs_file, network_namespaces.sees_all())
+    first = {pid: path for path in sorted(opened, reverse=True) for pid in opened[path]}
+    for pid, path in sorted(first.items()):
+        users.append("%s pid %d has %s open" % (network_namespaces.command(system, pid), pid, path))
     return users
+
+
+def _is_verbs_file(path: str) -> bool:
+    return path.startswith("/dev/infiniband/uverbs")
 
 
 # -- notices -----------------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ _NODES_KEY = re.compile(r"^[ \t]*IMEX_NODE_CONFIG_FILE[ \t]*=[ \t]*(\S+)[ \t]*$"
 _SECONDS = 120.0
 _PROPERTIES = "LoadState,ActiveState,UnitFileState,ExecMainStartTimestampMonotonic"
 _MASKED = ("masked", "masked-runtime")
+# state of the unit file -> the verb of systemctl that sets it
+_VERBS = {"enabled": "enable", "disabled": "disable", "masked": "mask"}
 
 SPEC: dict[str, t.Any] = {
     "daemon": {"type": "str", "choices": [HOST, COMPUTE_DOMAIN], "default": HOST},
@@ -66,7 +68,7 @@ class ImexDaemon(Subsystem):
             "nodes": None if text is None else _addresses(text),
             "installed": unit.get("LoadState") in ("loaded", "masked"),
             "enabled": unit.get("UnitFileState") or None,
-            # not while it starts: one that fails again and again is "activating" most of the time
+            # not while it starts: a daemon that fails again and again is "activating" most of the time
             "active": unit.get("ActiveState") in ("active", "reloading"),
         }
 
@@ -82,7 +84,6 @@ class ImexDaemon(Subsystem):
         if self._absent:
             return self._restored(state)
         if not self._on_host:
-            # without the package there is no daemon that could run
             return self._service(state, "masked", False) if state["installed"] else []
         self._refuse(state)
         text = "".join("%s\n" % address for address in self._nodes)
@@ -144,10 +145,8 @@ class ImexDaemon(Subsystem):
             changes.append(self._stop())
         if enabled and now != enabled:
             verbs = [["unmask"], ["unmask", "--runtime"]] if now in _MASKED else []
-            verbs += [{"enabled": ["enable"], "masked": ["mask"], "disabled": ["disable"]}.get(enabled, [])]
-            if enabled == "masked" and now == "enabled":
-                verbs.insert(0, ["disable"])
-            run = partial(self._systemctl, [verb for verb in verbs if verb])
+            verbs += [["disable"]] if (now, enabled) == ("enabled", "masked") else []
+            run = partial(self._systemctl, [*verbs, [_VERBS[enabled]]])
             changes.append(Change(UNIT, "enabled", now, enabled, self._recorded(run)))
         if active and (stopped or not state["active"]):
             act = self._recorded(partial(self._systemctl, [["start"]]))
@@ -165,18 +164,9 @@ class ImexDaemon(Subsystem):
 
     def _users(self) -> list[str]:
         """Return the processes that hold an IMEX channel open, as texts for an error."""
-        found = []
-        for entry in self._system.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            directory = "/proc/%s/fd" % entry
-            files = [
-                self._system.link_target("%s/%s" % (directory, fd), complete=True) or ""
-                for fd in self._system.listdir(directory, complete=True)
-            ]
-            if any(file.startswith(CHANNELS) for file in files):
-                found.append("%s (pid %s)" % (network_namespaces.command(self._system, int(entry)), entry))
-        return found
+        opened = network_namespaces.users_of_files(self._system, _is_channel, network_namespaces.sees_all())
+        pids = sorted({pid for each in opened.values() for pid in each})
+        return ["%s (pid %d)" % (network_namespaces.command(self._system, pid), pid) for pid in pids]
 
     def _systemctl(self, verbs: t.Sequence[t.Sequence[str]]) -> None:
         for verb in verbs:
@@ -215,11 +205,13 @@ class ImexDaemon(Subsystem):
             raise RailyardError("the record of the former state is damaged", RECORD, remedy) from None
         forget = Change(RECORD, "record", "present", None, partial(self._system.remove_file, RECORD))
         if not state["installed"]:
-            # the package was removed since: there is no service to restore
+            # the package was removed since: the service does not exist
             enabled, active = None, False
-        if enabled not in ("enabled", "disabled", "masked"):
-            enabled = None
-        return [*self._with_nodes(state, nodes, enabled, active), forget]
+        return [*self._with_nodes(state, nodes, enabled if enabled in _VERBS else None, active), forget]
+
+
+def _is_channel(path: str) -> bool:
+    return path.startswith(CHANNELS)
 
 
 def _is_running(unit: t.Mapping[str, str]) -> bool:

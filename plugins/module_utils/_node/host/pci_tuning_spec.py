@@ -69,7 +69,7 @@ class PciSpec:
         self._known = {str(number): address for number, address in (options.get("gpus") or {}).items()}
         self._size = options.get("max_read_request")
         self._found = pci.gpu_functions(system)
-        self._nics = dma_functions.NicPlaces(system)
+        self._nics = dma_functions.DmaFunctions(system)
         errors: list[RailyardError] = []
         self._check_size(self._size, "max_read_request", errors)
         self.ports: list[Port] = []
@@ -138,12 +138,12 @@ class PciSpec:
 
     def distance(self, nic: str, gpu: str) -> str:
         """Return the distance from a GPU to a NIC or its DMA function, in the terms of ``nvidia-smi topo``."""
-        return dma_functions.proximity(self._nics.of(nic), dma_functions.place(self._system, gpu))
+        return dma_functions.proximity(self._nics.places(nic), dma_functions.place(self._system, gpu))
 
     def bridges(self, nic: str, gpu: str) -> list[str]:
         """Return the bridges on the way from a GPU to a NIC and to its DMA functions, see :func:`between`."""
         gpu_path = pci.path(self._system, gpu)
-        return [bridge for path, _numa_node in self._nics.of(nic) for bridge in between(path, gpu_path)]
+        return [bridge for path, _numa_node in self._nics.places(nic) for bridge in between(path, gpu_path)]
 
     @staticmethod
     def _check_size(size: int | None, place: str, errors: list[RailyardError]) -> None:

@@ -73,7 +73,7 @@ class SettingsFiles(Subsystem):
                     changes.append(Change(path, "settings", before, None, act))
                 continue
             if path in self._indexes:
-                after = dict(after, **self._index(self._indexes[path]))
+                after = dict(after, **self._index(path, self._indexes[path]))
             block = BEGIN + "".join("%s=%s\n" % pair for pair in sorted(after.items())) + END
             # at the beginning, because NCCL uses the first of two values
             at = _BLOCK.search(text)
@@ -86,7 +86,7 @@ class SettingsFiles(Subsystem):
                 changes.append(Change(path, "mode", "%04o" % (mode or 0), "%04o" % _MODE, write))
         return changes
 
-    def _index(self, option: t.Mapping[str, t.Any]) -> dict[str, str]:
+    def _index(self, path: str, option: t.Mapping[str, t.Any]) -> dict[str, str]:
         """Return the setting with the index of the addresses' GIDs; empty if no address has one yet.
 
         :raises RailyardError: if GIDs have different indexes: one setting applies to all devices.
@@ -101,7 +101,8 @@ class SettingsFiles(Subsystem):
         if len(indexes) > 1:
             found = ", ".join("%s at %d" % (address, index) for index, address in sorted(indexes.items()))
             remedy = "use NCCL 2.21 or later, which finds the GIDs itself, and set nccl.version in the fabric file"
-            raise RailyardError("GIDs of RoCE v2 have different indexes: %s" % found, name, remedy)
+            message = "%s has one value, but GIDs of RoCE v2 have different indexes: %s" % (name, found)
+            raise RailyardError(message, path, remedy)
         if missing:
             message = "no RDMA device has a GID of RoCE v2 for %s, which %s needs"
             remedy = "Remedy: run the playbook again after the ports have their addresses"

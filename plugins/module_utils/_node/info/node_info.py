@@ -23,7 +23,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
     hardware_address,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import dma_functions, pci_functions, vpd
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.dma_functions import Place
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path, port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
@@ -106,9 +105,8 @@ class Info:
         if "nics" in subset:
             found["nics"] = selected(self.nics)
             found["interfaces"] = selected(self.interfaces)
-            found["dma_functions"] = [
-                row for row in self.dma_functions(found["nics"]) if selection is None or row["nics"]
-            ]
+            rows = self._dma.rows((row["pci"] for row in found["nics"]), self._gpus)
+            found["dma_functions"] = [row for row in rows if row["nics"] or selection is None]
         if "rdma" in subset:
             found["rdma"] = selected(self.rdma())
         if "gids" in subset:
@@ -215,14 +213,12 @@ class Info:
         names = [name for function in functions for name in self.netdevs.get(function, [])]
         drivers, permanent = self._driver_infos(names), self._permanent_addresses(names)
         labels = pci_functions.slots(system)
-        gpus = [(row["index"], pci_functions.path(system, row["pci"]), row["numa_node"]) for row in self._gpus]
+        gpus = [(row["index"], dma_functions.place(system, row["pci"])) for row in self._gpus]
         found = []
         for function in sorted(functions):
-            path, numa_node = pci_functions.path(system, function), pci_functions.numa_node(system, function)
-            near = {
-                index: self._proximity(function, (path, numa_node), (gpu_path, gpu_node))
-                for index, gpu_path, gpu_node in gpus
-            }
+            places = self._dma.places(function)
+            path, numa_node = places[0]
+            near = {index: dma_functions.proximity(places, gpu) for index, gpu in gpus}
             best = min(near.values(), key=pci_functions.PROXIMITIES.index) if near else None
             card = self._card(function)
             shared = {
@@ -287,10 +283,9 @@ class Info:
             self._vpds[device] = vpd.read(self._system, pci_functions.attribute(function, "vpd"))
         return self._vpds[device] or vpd.Vpd(None, None, None)
 
-    def dma_functions(self, nics: t.Sequence[Row]) -> list[Row]:
-        """Return the DMA functions of these NICs, and those whose NIC is unknown."""
-        uuids = {row["pci"]: self._card(row["pci"]).uuid for row in nics}
-        return dma_functions.look(self._system, nics, uuids, self._gpus)
+    @functools.cached_property
+    def _dma(self) -> dma_functions.DmaFunctions:
+        return dma_functions.DmaFunctions(self._system, lambda function: self._card(function).uuid)
 
     def _netdev(self, name: str | None, drivers: t.Mapping[str, DriverInfo], permanent: t.Mapping[str, bytes]) -> Row:
         link = self.links.get(name or "")
@@ -400,30 +395,14 @@ class Info:
             for index, function in enumerate(pci_functions.gpu_functions(system))
         ]
 
-    @functools.cached_property
-    def _dma_places(self) -> dict[str, list[Place]]:
-        """UUID of a NIC -> the places of its DMA functions."""
-        return {
-            uuid: [dma_functions.place(self._system, each) for each in functions]
-            for uuid, functions in dma_functions.by_uuid(self._system).items()
-        }
-
-    def _proximity(self, nic: str, place: Place, gpu: Place) -> str:
-        """Return the proximity of a NIC, or of its DMA function if that one is nearer, and a GPU."""
-        uuid = self._card(nic).uuid if self._dma_places else None
-        return dma_functions.proximity([place, *self._dma_places.get(uuid or "", ())], gpu)
-
     def gpus(self) -> list[Row]:
         """Return the GPUs with the proximity of each NIC, in the order in which their drivers number them."""
         system = self._system
-        nics = {row["pci"]: (row["pci_path"], row["numa_node"]) for row in self.nics}
+        nics = {row["pci"]: self._dma.places(row["pci"]) for row in self.nics}
         found = []
         for row in self._gpus:
-            gpu_path = pci_functions.path(system, row["pci"])
-            near = {
-                nic: self._proximity(nic, (path, node), (gpu_path, row["numa_node"]))
-                for nic, (path, node) in nics.items()
-            }
+            gpu = dma_functions.place(system, row["pci"])
+            near = {nic: dma_functions.proximity(places, gpu) for nic, places in nics.items()}
             found.append(dict(row, pcie=pci_functions.link(system, row["pci"]), nics=near))
         return found
 

@@ -3,8 +3,9 @@
 
 """The NVLink domain of each GPU, as the GPU driver reports it.
 
-Only NVML has this state, and ``nvidia-smi -q`` prints it in the section Fabric of each GPU. ``State`` is that of the
-registration of the GPU, ``Status`` is valid when it is completed (NVML API reference, ``nvmlGpuFabricInfo_v3_t``).
+Only NVML has this state, and ``nvidia-smi -q`` prints it in the section Fabric of each GPU. ``State`` describes the
+registration of the GPU, and ``Status`` is valid when the registration has completed (NVML API reference,
+``nvmlGpuFabricInfo_v3_t``).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def parse(text: str) -> list[Row]:
 
     Values are texts as printed; None for ``N/A`` and missing ones.
 
-    :raises ValueError: if the GPUs are not those that the first lines count. The output contains names of processes,
+    :raises ValueError: if the number of GPUs differs from the first lines. The output contains names of processes,
         which a pod can choose; one with line breaks could look like a GPU.
     """
     found: list[Row] = []

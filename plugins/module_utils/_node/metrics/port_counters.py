@@ -16,7 +16,7 @@ RECEIVED, SENT = "rx_pfc_pause", "tx_pfc_pause"
 
 
 def look(system: System, netdevs: t.Iterable[str], devices: t.Iterable[str], sock: DcbSocket | None = None) -> t.Any:
-    """Return the counters of ``counters.look``, and of netdevs with PFC the pause frames of all priorities.
+    """Return the counters of ``counters.look``, and for netdevs with PFC the pause frames of all priorities.
 
     :param sock: replaced in tests.
     """
@@ -26,7 +26,7 @@ def look(system: System, netdevs: t.Iterable[str], devices: t.Iterable[str], soc
         try:
             dcb = sock.read(netdev)
         except NetlinkError:
-            continue  # the netdev is not in this network namespace any more
+            continue  # the netdev has left this network namespace
         if dcb and dcb.pfc:
             row[SENT], row[RECEIVED] = dcb.pfc.frames
     return found

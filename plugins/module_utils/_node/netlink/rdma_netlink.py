@@ -324,7 +324,8 @@ def processes_with_device(system: System, character: Row | None) -> list[int]:
     if character is None:
         return []
     path = "/dev/infiniband/%s" % character["name"]
-    return network_namespaces.users_of_files(system, [path], network_namespaces.sees_all()).get(path, [])
+    found = network_namespaces.users_of_files(system, [path].__contains__, network_namespaces.sees_all())
+    return found.get(path, [])
 
 
 def _number(table: t.Mapping[int, bytes], kind: int) -> int | None:

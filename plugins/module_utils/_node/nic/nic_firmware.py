@@ -125,10 +125,10 @@ class Firmware(Subsystem):
                 errors.append(error)
                 continue
             pci_vendor = pci_functions.hexadecimal(self._system, function, "vendor")
-            # Of NICs without a vendor in _nic_vendors, the tool itself reports that it does not support them.
-            known = nic_vendors.of_function(self._system, function).rdma_module
-            if known and pci_vendor != self._vendor.pci_vendor:
-                message = "%s is a NIC of the PCI vendor %s, and these parameters are those of %s" % (
+            # For NICs without a vendor in _nic_vendors, the tool reports the error.
+            has_vendor = nic_vendors.of_function(self._system, function).rdma_module
+            if has_vendor and pci_vendor != self._vendor.pci_vendor:
+                message = "%s is a NIC of the PCI vendor %s, whose parameters %s does not set" % (
                     function,
                     pci_vendor,
                     self._vendor.parameters.program,

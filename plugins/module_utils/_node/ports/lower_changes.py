@@ -4,7 +4,7 @@
 """The live changes of bonds, their members and VLANs: part of the changes of :mod:`.port_changes`.
 
 A bond or VLAN that Railyard did not make is adopted if it matches the plan, and refused otherwise. Railyard changes its
-own bonds and VLANs, and removes those that the plan no longer contains, unless another interface or program uses them.
+own bonds and VLANs, and removes each that the plan does not contain, unless another interface or program uses it.
 
 Sources: the kernel's ``Documentation/networking/bonding.rst``, ``drivers/net/bonding`` and ``net/8021q``.
 """

@@ -347,7 +347,7 @@ class NetworkManager(Backend):
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], made: t.Collection[str], timeout: float) -> None:
         system = self._system
         remedy = "see 'journalctl -u NetworkManager' for the reason"
-        # With its profile, NetworkManager would take an interface of others apart: a bond would lose its members.
+        # With its profile, NetworkManager would remove the members from a bond of another program.
         left = self._of_others(changed, made)
         for netdev in left:
             system.check(["nmcli", "device", "set", netdev, "managed", "no"], remedy)
@@ -374,7 +374,7 @@ class NetworkManager(Backend):
                 again.add(each.netdev)
 
     def _of_others(self, changed: t.Collection[str], made: t.Collection[str]) -> list[str]:
-        """Return the bonds and VLANs of others, and their members, that have no profile of Railyard any more.
+        """Return the bonds and VLANs of others, and their members, whose profile Railyard removed.
 
         NetworkManager may have created a removed VLAN of Railyard again, because it had not read yet that its profile
         was removed.

@@ -145,18 +145,18 @@ def program_path(system: System, name: str = PROGRAM) -> str:
 def gpu_memory(system: System, program: str, port: Options) -> list[str]:
     """Return the arguments of perftest for data in the memory of the port's GPU.
 
-    Empty without a GPU, or if perftest was built without CUDA or, for GPUs of AMD, without ROCm. Without the module
-    nvidia-peermem, DMA-BUF is used.
+    Empty without a GPU, or if perftest was built without CUDA or, for GPUs of AMD, without ROCm or amdkfd. Without
+    peer memory, DMA-BUF is used.
     """
     if not port.get("gpu"):
         return []
     known = probe_rendezvous.help_text(system, program)
     if pci_functions.hexadecimal(system, port["gpu"], "vendor") == pci_functions.AMD:
-        gpus = pci_functions.gpu_functions(system)
-        if "--use_rocm=" not in known or port["gpu"] not in gpus:
+        number = amd_gpus.numbers(system).get(port["gpu"])
+        if "--use_rocm=" not in known or number is None:
             return []
         dmabuf = "--use_rocm_dmabuf" in known and not amd_gpus.has_peer_memory(system)
-        return ["--use_rocm=%d" % gpus.index(port["gpu"]), *(["--use_rocm_dmabuf"] if dmabuf else [])]
+        return ["--use_rocm=%d" % number, *(["--use_rocm_dmabuf"] if dmabuf else [])]
     if "--use_cuda_bus_id" not in known:
         return []
     dmabuf = "--use_cuda_dmabuf" in known and not system.exists("/sys/module/nvidia_peermem")

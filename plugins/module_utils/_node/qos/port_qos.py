@@ -242,7 +242,7 @@ class LivePort:
                 found.append(self._change("global_pause", before, spec.global_pause, act))
         pfc = self._pfc(spec)
         if pfc and pfc[-1].attribute == "pfc" and all(new <= old for old, new in zip(pfc[-1].before, pfc[-1].after)):
-            found.append(pfc.pop())  # a buffer may lose its headroom only after its priorities are not paused any more
+            found.append(pfc.pop())  # a buffer keeps its headroom until PFC does not pause its priorities
         found += self._buffer(spec) + self._ets(spec) + pfc
         return found + self._trust(spec) + self._ecn(spec)
 

@@ -21,7 +21,7 @@ SHOWN_MAX = 3
 _SCANS = 20
 _DELETED = " (deleted)"
 # The directories of device files, and the beginning of the names of others.
-_DEVICES = ("/infiniband/", "/vfio/devices/", "/vfio/", "/uio")
+_DEVICES = ("/infiniband/", "/vfio/devices/", "/vfio/", "/nvidia-caps-imex-channels/", "/uio")
 
 
 class Namespace:
@@ -85,11 +85,12 @@ def sees_all() -> bool:
     return os.geteuid() == 0
 
 
-def users_of_files(system: System, paths: t.Container[str], complete: bool) -> dict[str, list[int]]:
+def users_of_files(system: System, wanted: t.Callable[[str], bool], complete: bool) -> dict[str, list[int]]:
     """Return the processes that have device files open: path -> process IDs in ascending order.
 
     Names are compared, because stat() of a process's file may hang on an unreachable file server.
 
+    :param wanted: whether a path names one of the files.
     :param complete, raises: as for :func:`others`.
     """
     found: dict[str, list[int]] = {}
@@ -97,7 +98,7 @@ def users_of_files(system: System, paths: t.Container[str], complete: bool) -> d
         place = "/proc/%s/fd" % entry
         names = [system.link_target("%s/%s" % (place, each), complete) for each in system.listdir(place, complete)]
         for path in {_device_file(name) for name in names if name}:
-            if path in paths:
+            if wanted(path):
                 found.setdefault(path, []).append(int(entry))
     return {path: sorted(pids) for path, pids in found.items()}
 

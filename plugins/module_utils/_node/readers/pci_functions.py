@@ -15,7 +15,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 DEVICES = "/sys/bus/pci/devices"
 SLOTS = "/sys/bus/pci/slots"
-KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 NETWORK_CLASS = 0x02
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 # The phys_port_name of the representor of a VF or SF in switchdev mode.
@@ -81,45 +80,25 @@ def network_functions(system: System, vendor: str | None = None) -> list[str]:
 
 
 def gpu_functions(system: System) -> list[str]:
-    """Return the PCI addresses of the GPUs in the order in which their drivers number them: sorted or, for GPUs of AMD,
-    in the order of the nodes of amdkfd, which ROCm's libraries use.
+    """Return the PCI addresses of the GPUs in the order in which their drivers number them: sorted or, if AMD makes all
+    of them, in the order of :func:`.amd_gpus.numbers`.
     """
-    found = []
-    kfd = False
+    found, makers = [], set()
     for function in system.listdir(DEVICES):
         kind = (hexadecimal(system, function, "class") or "")[:4]
-        vendor_name = GPU_VENDORS.get(hexadecimal(system, function, "vendor") or "")
+        maker = GPU_VENDORS.get(hexadecimal(system, function, "vendor") or "")
         # Intel's functions of class 0300 are display controllers of processors
-        if kind not in GPU_CLASSES or not vendor_name or (kind == "0300" and vendor_name == "intel"):
+        if kind not in GPU_CLASSES or not maker or (kind == "0300" and maker == "intel"):
             continue
         if not physical_function(system, function):
             found.append(function)
-            kfd = kfd or vendor_name == "amd"
-    order = _kfd_order(system) if kfd else {}
-    return sorted(found, key=lambda each: order.get(each, len(order)))
+            makers.add(maker)
+    if makers == {"amd"}:
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import amd_gpus
 
-
-def _kfd_order(system: System) -> dict[str, int]:
-    """Return PCI address -> position in amdkfd's topology; empty while its driver is not loaded.
-
-    Nodes without SIMDs are processors. A partitioned GPU has several nodes. Source: the kernel's
-    ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c``: ``location_id`` is bus, device and function.
-    """
-    order: dict[str, int] = {}
-    numbers = sorted(int(name) for name in system.listdir(KFD_NODES) if name.isdigit())
-    for number in numbers:
-        text = system.read("%s/%d/properties" % (KFD_NODES, number)) or ""
-        values = dict(re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE))
-        place = int(values.get("location_id", 0))
-        if int(values.get("simd_count", 0)):
-            address = "%04x:%02x:%02x.%d" % (
-                int(values.get("domain", 0)),
-                place >> 8 & 0xFF,
-                place >> 3 & 31,
-                place & 7,
-            )
-            order.setdefault(address, len(order))
-    return order
+        order = amd_gpus.numbers(system)
+        found.sort(key=lambda each: order.get(each, float("inf")))
+    return found
 
 
 def slot_functions(system: System, pci: str) -> list[str]:

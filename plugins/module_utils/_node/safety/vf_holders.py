@@ -162,7 +162,7 @@ def _holders_of_files(system: System, held: dict[str, list[str]]) -> None:
             owners[path] = pci
     if not owners:
         return
-    found = network_namespaces.users_of_files(system, owners, network_namespaces.sees_all())
+    found = network_namespaces.users_of_files(system, owners.__contains__, network_namespaces.sees_all())
     for path, pids in sorted(found.items()):
         who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in pids[:SHOWN_MAX]]
         who += ["%d more" % (len(pids) - SHOWN_MAX)] if len(pids) > SHOWN_MAX else []

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import plan_view
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 
 from . import schema, webhooks
 from .documents import REGISTRY, document
@@ -480,6 +481,66 @@ def test_alerts_are_sound_expressions_on_the_rails_alone(provider: str) -> None:
         for each in object_components.objects(plan, {**REGISTRY, "metrics": False})
         if each["apiVersion"].startswith("monitoring")
     ]
+
+
+AGENT = "agent, slots: {all_rails: 2}"
+_FAMILIES = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: macvlan, provider: %s, mtu: 4200}
+rails: {gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}}
+profiles:
+  one: {%sports: {gpu01: {netdev: nic1}}}
+  two: {%sports: {gpu01: {netdev: nic1}}}
+nodes: {ai-1: {profile: one, address: 10.1.16.1}, ai-2: {profile: two, address: 10.1.16.2}}
+"""
+
+
+def expressions(provider: str, *nics: str | None) -> list[str]:
+    """Return the expressions of alerts and of the dashboard. ``nics``: the family of each node's NICs."""
+    given = ["nic: %s, " % nic if nic else "" for nic in nics or (None, None)]
+    plan = lint((_FAMILIES % (provider, *given)).encode()).plan
+    assert plan
+    options = {**REGISTRY, "grafana_labels": {"grafana": "1"}}
+    objects = {each["kind"]: each for each in object_components.objects(plan.document(), options)}
+    found = [rule["expr"] for rule in objects["PrometheusRule"]["spec"]["groups"][0]["rules"]]
+    boards = [json.loads(text) for text in objects["ConfigMap"]["data"].values()] if "agent" in provider else []
+    return found + [target["expr"] for board in boards for panel in board["panels"] for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("provider", ["spiderpool", AGENT])
+@pytest.mark.parametrize(
+    ("nics", "sent", "received"),
+    [
+        (("bnxt_re", "bnxt_re"), "np_cnp_sent|tx_cnp_pkts", "rx_vport_rdma_unicast_bytes|rx_bytes"),
+        (("ionic", None), "np_cnp_sent|tx_rdma_cnp_pkts", "rx_vport_rdma_unicast_bytes|rx_rdma_ucast_bytes"),
+        (
+            ("ionic", "bnxt_re"),
+            "np_cnp_sent|tx_cnp_pkts|tx_rdma_cnp_pkts",
+            "rx_vport_rdma_unicast_bytes|rx_bytes|rx_rdma_ucast_bytes",
+        ),
+    ],
+)
+def test_alerts_and_panels_count_what_other_families_name_otherwise(
+    provider: str, nics: tuple[str | None, str | None], sent: str, received: str
+) -> None:
+    usual, found = expressions(provider), expressions(provider, *nics)
+    for names in (sent, received):
+        counter = "rdma_%s_total{" % names.partition("|")[0]
+        uses = [number for number, text in enumerate(usual) if counter in text]
+        assert uses and not any(counter in text for text in found)
+        assert all('{__name__=~"rdma_(%s)_total",' % names in found[number] for number in uses)
+    # pause frames, and the speed that Spiderpool reads, have one name for all families
+    alone = {name for text in found for name in re.findall(r"\brdma_(\w+)_total{", text)}
+    assert alone - {"vport_speed_mbps"} == {"rx_pause", "tx_pause"}
+    # an expression uses each name of a family
+    texts = " ".join(found)
+    assert all(name in texts for nic in nics if nic for name in FAMILIES[nic].counters.values())
+
+
+def test_expressions_of_mlx5_do_not_change() -> None:
+    usual = expressions(AGENT)
+    assert expressions(AGENT, "mlx5", "irdma") == expressions(AGENT, "habanalabs", None) == usual
+    assert not any("__name__" in text for text in usual)
 
 
 def test_priorities_that_wait_are_those_of_the_plan() -> None:

@@ -90,9 +90,7 @@ def test_nodes_get_the_labels_of_all_levels() -> None:
         ((Place(), Place()), ["kubernetes.io/hostname"]),
     ],
 )
-def test_levels_of_kueue_are_those_that_all_nodes_of_a_profile_have(
-    places: tuple[Place, ...], expected: list[str]
-) -> None:
+def test_kueue_gets_the_levels_that_all_nodes_of_a_profile_have(places: tuple[Place, ...], expected: list[str]) -> None:
     (found,) = levels(plan(*places)).values()
     assert found[: len(expected)] == expected
     assert found[-1] == "kubernetes.io/hostname"

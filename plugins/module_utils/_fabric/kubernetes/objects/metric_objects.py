@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     link_layer_of,
     qos_of,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 
 Panel = t.Dict[str, t.Any]
 # Grafana divides the width of a dashboard into 24 columns.
@@ -37,6 +38,8 @@ WIDTH, HEIGHT, COLUMNS = 8, 8, 24
 # Version of Grafana's dashboard schema, which later releases support.
 SCHEMA = 36
 SOURCE = {"type": "prometheus", "uid": "${source}"}
+# The metric of a counter with the beginning of its labels.
+_COUNTER = re.compile(r"\brdma_(\w+)_total{")
 
 # Title, Grafana's name of the unit, expression, legend. ``%(f)s``: the labels that select fabric and node.
 _PANELS = (
@@ -187,16 +190,33 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
         if options.grafana_labels:
             board = made("v1", "ConfigMap", name + "-dashboard", view.labels(COMPONENT), None, namespace)
             board["metadata"]["labels"].update(options.grafana_labels)
-            board["data"] = {name + ".json": json.dumps(dashboard(view.name), indent=1)}
+            document = dashboard(view.name)
+            _add_names(view, [target for panel in document["panels"] for target in panel["targets"]])
+            board["data"] = {name + ".json": json.dumps(document, indent=1)}
             yield board
     elif facts.rdma_metrics:
         yield made(API, "ServiceMonitor", name, labels, _monitor(view, options), namespace)
         rules = _spiderpool(view)
     else:
         rules = _node_exporter(view)
+    _add_names(view, rules)
     if rules:
         group = {"name": "railyard.%s.rails" % view.name, "interval": "30s", "rules": rules}
         yield made(API, "PrometheusRule", name, labels, {"groups": [group]}, namespace)
+
+
+def _add_names(view: View, rows: t.Iterable[Object]) -> None:
+    """Change the expressions of alerts and panels, so that they also count what the families of NICs that the profiles
+    name count under other names than mlx5.
+    """
+    families = [FAMILIES[name] for name in sorted({node.get("nic_family", "") for node in view.nodes} - {""})]
+
+    def names(match: re.Match[str]) -> str:
+        others = [family.counters[match[1]] for family in families if match[1] in family.counters]
+        return '{__name__=~"rdma_(%s)_total",' % "|".join([match[1], *others]) if others else match[0]
+
+    for row in rows if families else ():
+        row["expr"] = _COUNTER.sub(names, row["expr"])
 
 
 def _scrape(view: View) -> Object | None:

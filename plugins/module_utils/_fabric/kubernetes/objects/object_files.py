@@ -141,7 +141,7 @@ def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes
 
     ``COMPONENT/KIND[-RAIL].yaml`` contains objects and ``values/CHART.yaml`` values for Helm. With ``nodes``,
     ``nodes/NODE/PATH`` contains files of nodes, which no cluster applies. For a fabric without Kubernetes,
-    ``nccl/VARIANT.conf`` contains NCCL's settings of each variant, and there are no objects but those for schedulers.
+    ``nccl/VARIANT.conf`` contains NCCL's settings of each variant, and only schedulers get objects.
 
     :raises RailyardError: for an option or a plan that the provider does not support.
     """

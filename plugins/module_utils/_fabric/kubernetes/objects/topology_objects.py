@@ -74,7 +74,7 @@ def _of_kueue(view: View) -> t.Iterator[Object]:
 def _of_volcano(view: View) -> t.Iterator[Object]:
     """Yield a HyperNode for each site, unit and NVLink domain, the smallest first.
 
-    As in Kueue, an NVLink domain with nodes of two units is two: a HyperNode has one parent.
+    As in Kueue, an NVLink domain with nodes of two units counts twice: a HyperNode has one parent.
     """
     nodes: dict[_Path, list[str]] = {}
     for node in view.nodes:
@@ -86,7 +86,7 @@ def _of_volcano(view: View) -> t.Iterator[Object]:
             children.setdefault(path[:-1], {})[path] = None
             path = path[:-1]
     paths = sorted((path for path in children if path), key=lambda path: _TIERS[path[-1][0]])
-    # An NVLink domain or unit that is below several parents has their names too.
+    # The name of an NVLink domain or unit with several parents contains their names too.
     below: dict[tuple[str, str], int] = {}
     for path in paths:
         below[path[-1]] = below.get(path[-1], 0) + 1

@@ -304,7 +304,7 @@ def _place(variant: Variant, ports: Ports) -> Path:
 
 
 def _numbers(port: Port) -> t.Sequence[int | None]:
-    """Return the numbers of the ports of the RDMA device: those of its planes, or the only one."""
+    """Return the numbers of the ports of the RDMA device: one for each plane, or the only one."""
     return [plane.rdma_port for plane in port.planes if plane.rdma_port] or [port.rdma_port]
 
 
@@ -389,7 +389,7 @@ def _shared(ports: Ports, report: Report) -> None:
 
 
 ORDER = rule(
-    "RY864 nccl-planes-order: Planes of a rail that are not in the order of their PCI addresses",
+    "RY864 nccl-planes-order: Planes of a rail in another order than their PCI addresses",
     _NCCL_PLANES % ('pci: "0000:0b:00.1", netdev: nic1', 'pci: "0000:0b:00.0", netdev: nic2'),
     _NCCL_PLANES % ('pci: "0000:0b:00.0", netdev: nic1', 'pci: "0000:0b:00.1", netdev: nic2'),
     WARNING,
@@ -399,7 +399,7 @@ ORDER = rule(
 
 
 def _order(variant: Variant, ports: Ports, report: Report) -> None:
-    """Report planes with a PCI address that is below that of the plane before, where NCCL merges them."""
+    """Report planes with a lower PCI address than the plane before, where NCCL merges them."""
     before: tuple[Rail, Port] | None = None
     for rail, port in ports:
         if rail.planes == 1 or not port.pci or variant.has_vfs_on(rail):
@@ -417,8 +417,8 @@ GID_INDEX = rule(
     example_file.fabric(', nccl: {version: "2.20.5", file: false}'),
     example_file.fabric(', nccl: {version: "2.21.5", file: false}'),
     WARNING,
-    why="NCCL before 2.21 uses the GID with the index NCCL_IB_GID_INDEX, by default 0, which is one of RoCE v1. The"
-    " index of a pod's address is known in the pod only. On hosts, the playbook reads it.",
+    why="NCCL before 2.21 uses the GID with the index NCCL_IB_GID_INDEX, by default 0, which belongs to RoCE v1. Only"
+    " the pod shows the index of its address. On hosts, the playbook reads it.",
 )
 
 

@@ -44,7 +44,7 @@ FIRMWARE = rule(
     "RY550 unmanaged-firmware: Firmware settings of NICs whose firmware Railyard does not manage",
     example_file.profile("nic: bnxt_re\n    firmware: {num_of_vfs: 16}"),
     example_file.profile("nic: mlx5\n    firmware: {num_of_vfs: 16}"),
-    why="The parameters are those of mlxconfig. Other vendors have other programs, which Railyard does not run.",
+    why="Only mlxconfig has these parameters. Other vendors have other programs, which Railyard does not run.",
 )
 
 
@@ -105,7 +105,7 @@ OTHER_MARKS = rule(
     example_file.profile("nic: bnxt_re") + "qos: {cnp_dscp: 48, cnp_priority: 7}\n",
     WARNING,
     why="Switches and NICs that map a DSCP to different priorities drop or delay what the other end pauses. The"
-    " defaults of qos are those of NVIDIA's NICs, except with a profile (docs/qos.md), which has those of the vendor.",
+    " defaults of qos fit NVIDIA's NICs. With a profile (docs/qos.md), they fit the NICs of the vendor.",
 )
 
 
@@ -130,7 +130,7 @@ def _qos(fabric: Fabric, variant: Variant, family: NicFamily, report: Report) ->
     for qos in {qos.path: qos for qos in found}.values():
         for key in ("priority", "dscp", "cnp_priority", "cnp_dscp"):
             expected, value = getattr(defaults, key), getattr(qos, key)
-            if expected is not None and value != expected:
+            if value != expected:
                 message = "%s is %d, and the vendor's value for %s is %d (%s)" % (
                     key,
                     value,

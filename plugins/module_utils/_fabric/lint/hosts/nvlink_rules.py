@@ -44,7 +44,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _path(node: Node) -> Path:
-    """Return the place of the key at a node, or that of the node if its group or unit has the key."""
+    """Return the place of the key at a node, or the place of the node if its group or unit has the key."""
     return node.path + ("nvlink_domain",) if node.nvlink_domain else node.path
 
 
@@ -62,7 +62,7 @@ def _several(fabric: Fabric, report: Report) -> None:
         names = nvlink_model.candidates(fabric, node)
         if len(names) > 1 and node.path not in reported:
             reported.add(node.path)
-            message = "%s is in the NVLink domains %s, of its groups and unit" % (node.name, " and ".join(names))
+            message = "%s gets the NVLink domains %s from its groups and unit" % (node.name, " and ".join(names))
             report.add(TWO_DOMAINS, node.path, message, "set nvlink_domain at one of them, or at the node")
 
 
@@ -148,7 +148,8 @@ def _places(name: str, nodes: t.Sequence[Node], report: Report) -> None:
         places = list(dict.fromkeys(getattr(node, what) for node in nodes))
         if len(places) > 1:
             texts = [str(place) if place else "none" for place in places]
-            message = "the nodes of the NVLink domain %s are in several %ss: %s" % (name, what, first_of(texts, _SHOWN))
+            found = first_of(texts, _SHOWN)
+            message = "the nodes of the NVLink domain %s belong to several %ss: %s" % (name, what, found)
             remedy = "compare nvlink_domain and %s of its nodes with the racks" % what
             report.add(SPLIT, _path(nodes[0]), message, remedy)
             return
@@ -215,7 +216,7 @@ def _imex(fabric: Fabric, variants: Variants, domains: t.Mapping[str, t.Sequence
             report.add(IMEX_DRIVER, path, message, "set imex.daemon to compute-domain, or gpu_driver to host")
         elif facts_of(fabric.provider).kubernetes and not warned:
             warned = True
-            message = "imex.daemon is host, and the nodes are in a Kubernetes cluster"
+            message = "imex.daemon is host, and the nodes belong to a Kubernetes cluster"
             remedy = "set imex.daemon to compute-domain, or suppress this finding if the DRA driver has HostManagedIMEX"
             report.add(IMEX_KUBERNETES, path, message, remedy)
 

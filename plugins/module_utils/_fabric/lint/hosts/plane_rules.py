@@ -45,7 +45,7 @@ NAMELESS = rule(
     "RY443 planes-without-device: RDMA ports of planes without the name of the device",
     _first("planes: [3, 6]"),
     _first("rdma: mlx5_gpu01, planes: [3, 6]"),
-    why="The numbers are those of the ports of one RDMA device, which verify reads.",
+    why="The numbers belong to ports of one RDMA device, which verify reads.",
 )
 
 _FUNCTIONS = 'planes: [{pci: "0000:0b:00.0", netdev: enp11s0f0np0}, {pci: "0000:0b:00.1"}]'
@@ -55,15 +55,15 @@ UNSUPPORTED = rule(
     "RY444 attachment-on-planes: Attachment that takes one function of a NIC whose planes are functions",
     "fabric: {name: ai, attachment: host-device, provider: network-operator, mtu: 4200}\n" + _first(_FUNCTIONS),
     _first(_FUNCTIONS),
-    why="A pod would get the function of one plane. Which function has the VFs and the RDMA device of all planes is not"
-    " known.",
+    why="A pod would get the function of one plane. No document describes which function has the VFs and the RDMA"
+    " device of all planes.",
 )
 
 ON_INFINIBAND = rule(
     "RY445 planes-on-infiniband: List of planes on InfiniBand or of a soft RDMA device",
     _INFINIBAND + _first("rdma: ib1, planes: [1, 2]"),
     _INFINIBAND + _first("rdma: ib1"),
-    why="The planes of an XDR port are ports of a sub-device of type SMI, which is for management only (the kernel,"
+    why="The planes of an XDR port are ports of a sub-device of type SMI, which only carries management (the kernel,"
     " mlx5_query_hca_port). The RDMA device has one port for all of them. A soft RDMA device has one port.",
 )
 
@@ -93,7 +93,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 _supported(fabric, variant, rail, port, report)
         if balanced:
             _shared_functions(ports, report)
-        # The NICs of soft RDMA imitate those of a real server.
+        # The NICs of soft RDMA imitate the NICs of a real server.
         if divided and not variant.profile.soft_rdma:
             _cards(rails, ports, report)
 
@@ -107,7 +107,7 @@ def _check(rail: Rail, port: Port, report: Report) -> None:
         message = "the members of the bond are the planes of %s" % port.rail
         report.add(NUMBER, port.paths.get("planes", port.path), message, "remove planes, or remove the bond")
     elif rail.device_planes == 1:
-        message = "%s has planes, and %s has none that its NIC balances" % (port.rail, rail.base)
+        message = "%s has planes, and the NIC of %s does not balance over planes" % (port.rail, rail.base)
         remedy = "write planes: {count: %d, balancing: hardware} at %s" % (len(listed), rail.base)
         if len(listed) == 1:
             remedy = "write its RDMA port as rdma: DEVICE:N, or its function at the port, and remove planes"

@@ -105,7 +105,7 @@ NO_PFC_IN_LOSSLESS = rule(
 
 
 def _profile(qos: Qos, report: Report) -> bool:
-    """Report settings of PFC that contradict the transport profile. Return whether there are any."""
+    """Report settings of PFC that contradict the transport profile. Return whether any does."""
     if qos.profile is None or not _read(qos, report, "profile", "pfc", "buffers"):
         return False
     name, buffers = qos.profile.name, qos.buffers

@@ -70,7 +70,7 @@ class Live:
     def device(self, port: t.Mapping[str, t.Any]) -> Row | None:
         """Return the row of the port of an RDMA device that belongs to a rail port.
 
-        With a planned number, it is that port of the planned device. Otherwise it is the port with the netdev, or else
+        With a planned number, this port of the planned device. Otherwise the port with the netdev, or else
         the first one of the functions; the device with the planned name comes first. Drivers with LAG register one
         device for a bond, on one of its functions, and report a member as its netdev. With planes on several ports of
         the device, it is a port that carries one.

@@ -55,7 +55,7 @@ TRAFFIC_CODES = (
             "cabling",
             "the leaf announces another address than planned by LLDP",
         ),
-        cause="the cable is in another port of the leaf, or the configuration of the leaf is from another plan",
+        cause="the cable is plugged into another port of the leaf, or the leaf was configured from another plan",
         remedy="compare the address and the description of the leaf port with the plan",
         after=(),
     ),
@@ -68,7 +68,7 @@ TRAFFIC_CODES = (
     ),
     _manual(
         *("RV427", "plane-on-other-leaf", "cabling", "a plane is connected to another leaf"),
-        cause="its cable is plugged into another leaf than planned, or than those of its neighbours",
+        cause="its cable is plugged into another leaf than planned, or than the cables of its neighbours",
         remedy="plug it into the planned leaf, or correct the plan",
         after=(),
         degraded=True,
@@ -164,7 +164,7 @@ TRAFFIC_CODES = (
             "rdma",
             "a port sent or received pause frames, and its profile has no PFC",
         ),
-        cause="PFC or global pause is on at one end of the cable",
+        cause="one end of the cable has PFC or global pause enabled",
         remedy="switch it off on the leaf port; drift.yml reports PFC of the node",
     ),
     _manual(

@@ -115,7 +115,7 @@ def _described_addresses(run: Run, ports: t.Mapping[Place, Row], heard: t.Mappin
     """Warn about an address in an LLDP port description that is not the planned one of the leaf.
 
     Intel's network-operator (README.md, L3 mode, 2026-08-17) sets the addresses of Gaudi from such a description, for
-    example ``no-alert 10.200.10.2/30``. It is only a text, so the failures are those of the traffic.
+    example ``no-alert 10.200.10.2/30``. It is only a text, so it never causes a failure.
     """
     for (node, rail), row in heard.items():
         described = _interface(row["port_description"])
@@ -260,7 +260,7 @@ def _bonds(run: Run, ports: t.Mapping[Place, Row], bonds: t.Mapping[Place, Membe
         order = list(numbers)
         for node, own in leaves.items():
             if node not in complete:
-                # the leaves of silent members are unknown
+                # the leaves of members without LLDP are unknown
                 own = max((each for each in order if own <= each), key=lambda each: numbers[each], default=own)
             others = [each for each in order if each != own and (unit is not None or each & own)]
             most = max(others, key=lambda each: numbers[each], default=own)
@@ -316,7 +316,7 @@ def _planes(run: Run, ports: t.Mapping[Place, Row], planes: t.Mapping[Place, pla
 
 
 def _other_leaf(run: Run, place: Place, by_node: t.Mapping[str, Members], alike: t.Sequence[str], clear: bool) -> None:
-    """Report the members of a bond with another leaf than those of other nodes.
+    """Report the members of a bond with another leaf than the members on other nodes.
 
     :param alike: nodes whose bonds have the usual leaves. ``clear``: whether most nodes have these leaves.
     """

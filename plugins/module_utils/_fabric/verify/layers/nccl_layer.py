@@ -76,7 +76,7 @@ def _node(run: Run, report: NodeReport, files: Row, inside: Row) -> None:
         _differs(run, report, "RV950", path, settings, observed)
     if files["file"]:
         _index_set(run, report, files["file"], settings_of_files)
-        # without a setting of the inventory, it is as planned, and the layer driver compares the planned devices
+        # without a setting of the inventory, the planned setting applies, and the layer driver compares its devices
         if report.live.part("rdma") and nccl_hca.VARIABLE in own:
             _devices(run, report, "on the node", settings_of_files, _devices_of_node(report))
     _index(run, report, "on the node", settings_of_files, lambda: _gids_of_node(report))
@@ -142,14 +142,14 @@ def _index_set(run: Run, report: NodeReport, where: str, settings: t.Mapping[str
 
 
 def _differ(run: Run, report: NodeReport) -> bool:
-    """Return whether it is already reported that the settings are not as planned."""
+    """Return whether a difference of the settings from the plan is already reported."""
     return run.has("RV950", report.name, None) or run.has("RV951", report.name, None)
 
 
 def _devices(run: Run, report: NodeReport, where: str, settings: t.Mapping[str, str], seen: Devices) -> None:
     """Check that the entries of NCCL_IB_HCA name devices that exist, with rail and plane as planned.
 
-    :param seen: the ports of RDMA devices; if empty, they are not known.
+    :param seen: the ports of RDMA devices; if empty, they are unknown.
     """
     entries = nccl_hca.read(settings.get(nccl_hca.VARIABLE, ""))
     if not seen or not entries or _differ(run, report):

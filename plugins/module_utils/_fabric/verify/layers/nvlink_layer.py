@@ -4,7 +4,7 @@
 """NVLink domains: compare the domain that the GPUs of each node report with the plan.
 
 The plan has names of domains, and GPUs report a cluster UUID and a clique. So nodes are compared with one another: the
-nodes of a planned domain report one identity, and those of different domains different ones.
+nodes of a planned domain report one identity, and nodes of different domains report different ones.
 """
 
 from __future__ import annotations

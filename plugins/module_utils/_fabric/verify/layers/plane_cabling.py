@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The part of the layer cabling about planes of a NIC: each has its own cable, and mostly its own leaf."""
+"""The part of the layer cabling about planes of a NIC: each has its own cable, and usually its own leaf."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def neighbours(run: Run, unit: str | None, rail: str, by_node: t.Mapping[str, He
         about: Row = {"remedy": "plug it into the leaf of the same plane of the other nodes"}
         clear = all(2 * counts[plane][usual[plane]] > sum(counts[plane].values()) for plane in wrong)
         if alike and not clear:
-            about.update(cause="the cables of this node or of %s are in other leaves" % alike[0], peer=alike[0])
+            about.update(cause="the cables of this node or of %s lead to other leaves" % alike[0], peer=alike[0])
         expected = {plane: names[chassis] for plane, chassis in usual.items()}
         _judge(run, (node, rail), heard, Wrong(expected, lambda plane, row: row["chassis"] == usual[plane], about))
 
 
 def _judge(run: Run, place: Place, heard: Heard, wrong: Wrong) -> list[int]:
-    """Report planes on other leaves, in one failure for those that are on the leaves of each other.
+    """Report planes on other leaves, in one failure for planes on the leaves of each other.
 
     :return: the planes on the expected leaf.
     """

@@ -35,7 +35,7 @@ class Plane(t.NamedTuple):
     :param exists: whether the node has it.
     :param expected_netdev: the planned netdev, if the RDMA port of the plane has another.
     :param speed: in Gb/s; None if it is unknown.
-    :param about: cause and remedy, if they are not those of the code.
+    :param about: cause and remedy, if they differ from the code's.
     """
 
     number: int
@@ -160,7 +160,7 @@ def _inside(live: Live, port: Row, rows: t.Sequence[Values]) -> list[Plane]:
 
 
 def carries_on(planes: t.Sequence[Plane], netdev: str) -> bool:
-    """Return whether a netdev without carrier is only one of several planes, of which another has a link."""
+    """Return whether a netdev without carrier carries only one of several planes, and another has a link."""
     return any(plane.netdev == netdev for plane in planes) and any(plane.up for plane in planes)
 
 

@@ -331,7 +331,7 @@ def _is_zero_guid(value: t.Any) -> bool:
 
 
 def _why_inactive(device: Row) -> Row:
-    """Return cause and remedy of an RDMA port that is not ACTIVE; empty if those of the code apply."""
+    """Return cause and remedy of an RDMA port that is not ACTIVE; empty if the code's apply."""
     if device["link_layer"] != "infiniband":
         return {}
     if _is_zero_guid(device.get("node_guid")):

@@ -32,7 +32,7 @@ _GBITS = "%.2f"
 
 
 def _planes(shown: t.Mapping[str, t.Any]) -> list[str]:
-    """Return a line per rail with a lost plane: which it is, and at which part of its speed it carries traffic."""
+    """Return a line per rail with a lost plane: the plane, and at which part of its speed the rail carries traffic."""
     rows = shown.get("degraded_rails") or []
     texts = []
     for row in rows[:_FAILURES]:
