@@ -27,7 +27,7 @@ OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 _NAMES, _REASONS = 4, 2
 # Codes of rails that no traffic has tested: their ports are unknown, and not failed.
 _UNTESTED = ("RV807", "RV870")
-_PARTNERS = "their partners failed"
+_PARTNERS = "no working partner"
 
 Matrix = t.Mapping[str, t.Mapping[str, str]]
 
