@@ -18,10 +18,12 @@ from ansible.release import __version__
 from ansible.utils.color import stringc
 from ansible.utils.display import Display
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import WIDTH
+
 # The callback of this collection prints the lines of results itself, below the heading of their play.
 CALLBACK = "railyard.fabric.rails"
-# Characters of a line if the output is not a terminal but a file, a pipe or a log of CI, and at least.
-_WIDTH, _NARROWEST = 120, 40
+# The minimum number of characters of a line.
+_NARROWEST = 40
 _SETTINGS: t.Any = constants  # made from the configuration, without declarations
 _FAILED, _CODE = re.compile(r"\bFAILED\b"), re.compile(r"\b(R[VY]\d{3})\b")
 
@@ -39,9 +41,9 @@ _COLUMNS = _terminal_columns()
 
 
 def width() -> int:
-    """Return the characters of a line: the variable ``COLUMNS``, else those of the terminal, else 120."""
+    """Return the characters of a line: the variable ``COLUMNS``, else those of the terminal, else :data:`WIDTH`."""
     given = os.environ.get("COLUMNS", "")
-    return max(_NARROWEST, int(given) if given.isdecimal() else _COLUMNS or _WIDTH)
+    return max(_NARROWEST, int(given) if given.isdecimal() else _COLUMNS or WIDTH)
 
 
 def painted(lines: t.Sequence[str], ok: bool | None = None) -> str:

@@ -111,7 +111,10 @@ def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, 
     assert "\n2. %s gpu03" % first in done.stdout and "(RV404): expected 4200, found 1500" in done.stdout
     assert "playbooks/hosts.yml --limit %s\n" % first in done.stdout
     assert "1. %s: the node does not answer (RV001): found Failed to connect" % second in done.stdout
-    assert "0 of 16 ports proven; 1 failed on %s; 15 unknown: %s does not answer, gpu[01-02,04-08] (no" % (first, second) in done.stdout
+    assert (
+        "0 of 16 ports proven; 1 failed on %s; 15 unknown: %s does not answer, gpu[01-02,04-08] (no" % (first, second)
+        in done.stdout
+    )
     verdict = json.loads((reports / "verify.json").read_text())
     assert [(each["code"], each["node"]) for each in verdict["failures"]] == [("RV001", second), ("RV404", first)]
     kept = os.listdir(reports / "history")
