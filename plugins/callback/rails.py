@@ -52,7 +52,7 @@ from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.color import stringc
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, wrapped
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _output, _terminal
 
 C: t.Any = constants  # made from the configuration, without declarations
@@ -375,7 +375,8 @@ class CallbackModule(Default):
                 self._print(line, color)
         if self._verdict:
             headline, ok = self._verdict
-            self._print(headline, C.COLOR_OK if ok else C.COLOR_ERROR)
+            lines = wrapped(headline, _output.width())
+            self._print("\n".join(lines), C.COLOR_OK if ok else C.COLOR_ERROR)
         flush(sys.stdout)
 
     def _recap(self, stats: t.Any) -> t.Iterator[tuple[str, str]]:

@@ -95,7 +95,7 @@ class Step(t.NamedTuple):
         """Return the step as one line: where, what, what to do."""
         where = self.place(self.places[0]) if len(self.places) == 1 else _where(self.places)
         if len(self.places) > 1 and self.shared:
-            where += " (%s)" % self.shared
+            where += ", %s" % self.shared
         values = [
             "%s %s" % (verb, first_of(texts, _VALUES))
             for verb, texts in (

@@ -102,11 +102,16 @@ def _drift(run: Run) -> str:
 
 
 def unread(reports: t.Iterable[NodeReport]) -> list[str]:
-    """Return the nodes that could not be read, such as ``hgx-[5,7] do not answer``."""
+    """Return the nodes that could not be read, such as ``hgx-[5,7] do not answer``; many with their number."""
     groups: dict[tuple[str, str], list[str]] = {}
     for each in reports:
         groups.setdefault((each.unread(), each.unread(True)), []).append(each.name)
-    return ["%s %s" % (fold_names(names, _NAMES), texts[len(names) > 1]) for texts, names in groups.items()]
+    found = []
+    for texts, names in groups.items():
+        which = fold_names(names, _NAMES)
+        which = "%s (%s)" % (count(len(names), "node"), which) if len(names) > _NAMES else which
+        found.append("%s %s" % (which, texts[len(names) > 1]))
+    return found
 
 
 def _reasons(run: Run, matrix: Matrix) -> str:
