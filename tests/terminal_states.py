@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Output of verify.yml on a terminal, for nodes in several states: ``python -m tests.terminal_states [STATE-NODES ...]``.
+"""Output of verify.yml for nodes in several states: ``python -m tests.terminal_states [STATE-NODES ...]``.
 
 The nodes are replayed, the playbook and the callback are real. The command writes the output to
 `tests/recordings/terminal`, where people review it, and ``test_terminal_states.py`` compares it.

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""verify.yml as a user sees it: healthy, broken and half-dead nodes and nodes of a first run, in 80, 120 and 200 columns.
+"""verify.yml as a user sees it: healthy, broken and half-dead nodes, and a first run, in 80, 120 and 200 columns.
 
 The files are written by ``python -m tests.terminal_states``.
 """
