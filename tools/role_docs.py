@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write README.md, defaults and meta/main.yml of each role, and docs/variables.md of all, from argument_specs.yml.
+"""Write README.md, defaults and meta/main.yml of each role, and docs/variables.md, from the files argument_specs.yml.
 
 With ``--check``, only report whether they are up to date.
 """
@@ -20,16 +20,29 @@ sys.path.insert(0, str(ROOT))
 from tools import generated  # noqa: E402
 
 ROLES = ROOT / "roles"
+PLAYBOOKS = ROOT / "playbooks" / "meta" / "argument_specs.yml"
 INDEX = ROOT / "docs" / "variables.md"
 INDEX_HEAD = """\
-# Variables of the roles
+# Variables
 
-<!-- Written by tools/role_docs.py from roles/*/meta/argument_specs.yml. Change these and run it. -->
+<!-- Written by tools/role_docs.py from playbooks/meta and roles/*/meta/argument_specs.yml. Change these and run it. -->
 
-The variables of each role, for `-e`, `group_vars` and `host_vars`. Most of what a role does follows from the
-[fabric file](fabric-file.md), in the playbooks and in plays of your own. Variables of playbooks
-(`fabric_file`, `report_dir`, `kubernetes_kubeconfig` and the like) are on the pages of those playbooks.
+The variables of playbooks and roles, for `-e`, `group_vars` and `host_vars`. Most of what a role does follows from the
+[fabric file](fabric-file.md), in the playbooks and in plays of your own.
+
+Each run of a playbook checks the names and values of `-e`. A name that does not exist is an error if it begins like
+one of these or is similar to one. If it is a variable of your own, add `-e railyard_unchecked_variables=NAME`, with
+several names separated by commas. Names that your own playbook contains, `group_vars` and `host_vars` are not checked.
 """
+# A row is shown once for at least so many roles.
+SHARED = 4
+SHARED_HEAD = """\
+## Several roles
+
+Each of these roles has the variable, with its own name in place of `ROLE`, such as `calico_kubeconfig`.
+
+| variable | type | default | meaning | roles |
+|---|---|---|---|---|"""
 META = """\
 ---
 galaxy_info:
@@ -68,18 +81,44 @@ def lines(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
+def row(option: str, about: dict[str, t.Any], *more: str) -> str:
+    default = (
+        "required" if about.get("required") else "`%s`" % yaml_value(about["default"]) if "default" in about else ""
+    )
+    meaning = plain(" ".join(lines(about["description"])))
+    if about.get("choices"):
+        meaning += " One of %s." % ", ".join("`%s`" % choice for choice in about["choices"])
+    return "| %s |" % " | ".join(["`%s`" % option, *more, about["type"], default, meaning])
+
+
 def rows(spec: dict[str, t.Any]) -> list[str]:
     """Return the table of a role's variables; empty without variables."""
     if not spec.get("options"):
         return []
     text = ["", "| variable | type | default | meaning |", "|---|---|---|---|"]
-    for option, about in spec["options"].items():
-        default = "required" if about.get("required") else "`%s`" % yaml_value(about.get("default"))
-        meaning = plain(" ".join(lines(about["description"])))
-        if about.get("choices"):
-            meaning += " One of %s." % ", ".join("`%s`" % choice for choice in about["choices"])
-        text.append("| `%s` | %s | %s | %s |" % (option, about["type"], default, meaning))
-    return text
+    return text + [row(option, about) for option, about in spec["options"].items()]
+
+
+def rows_of_playbooks(specs: dict[str, dict[str, t.Any]]) -> list[str]:
+    """Return the table of the variables of all playbooks."""
+    playbooks: dict[str, list[str]] = {}
+    options: dict[str, dict[str, t.Any]] = {}
+    for name, spec in specs.items():
+        for option, about in spec["options"].items():
+            playbooks.setdefault(option, []).append(name)
+            options[option] = about
+    text = ["## Playbooks", "", "| variable | playbooks | type | default | meaning |", "|---|---|---|---|---|"]
+    return [*text, *(row(name, options[name], ", ".join(playbooks[name])) for name in sorted(options)), ""]
+
+
+def shared_rows(specs: dict[str, dict[str, t.Any]]) -> dict[str, list[str]]:
+    """Return the rows of variables that several roles have with the same meaning: row with ROLE -> the roles."""
+    found: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        for option, about in (spec.get("options") or {}).items():
+            generic = row(option, about).replace("`%s_" % name, "`ROLE_")
+            found.setdefault(generic, []).append(name)
+    return {generic: roles for generic, roles in found.items() if len(roles) >= SHARED}
 
 
 def readme(name: str, spec: dict[str, t.Any]) -> str:
@@ -88,10 +127,13 @@ def readme(name: str, spec: dict[str, t.Any]) -> str:
     return "\n".join([*text, *rows(spec), "", "License: GPL-3.0-or-later", ""])
 
 
-def index(specs: dict[str, dict[str, t.Any]]) -> str:
-    text = [INDEX_HEAD]
+def index(playbooks: dict[str, dict[str, t.Any]], specs: dict[str, dict[str, t.Any]]) -> str:
+    shared = shared_rows(specs)
+    text = [INDEX_HEAD, *rows_of_playbooks(playbooks), SHARED_HEAD]
+    text += ["%s %s |" % (generic, ", ".join(roles)) for generic, roles in shared.items()] + [""]
     for name, spec in specs.items():
-        text += ["## [%s](../roles/%s/README.md)" % (name, name), "", spec["short_description"] + ".", *rows(spec), ""]
+        own = [line for line in rows(spec) if line.replace("`%s_" % name, "`ROLE_") not in shared]
+        text += ["## [%s](../roles/%s/README.md)" % (name, name), "", spec["short_description"] + ".", *own, ""]
     return "\n".join(text)
 
 
@@ -119,7 +161,8 @@ def texts() -> dict[Path, str]:
         found[role / "README.md"] = readme(role.name, spec)
         found[role / "defaults/main.yml"] = defaults(spec)
         found[role / "meta/main.yml"] = META % spec["short_description"]
-    return {**found, INDEX: index(specs)}
+    playbooks = yaml.safe_load(PLAYBOOKS.read_text())["argument_specs"]
+    return {**found, INDEX: index(playbooks, specs)}
 
 
 if __name__ == "__main__":

@@ -4,27 +4,24 @@
 
 from __future__ import annotations
 
-import glob
+import functools
 import os
-import re
 import typing as t
+from pathlib import Path
 
 import yaml
 from ansible.errors import AnsibleError
-from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import objects
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_reader import read
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _extra_variables, _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_compare import Secrets
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import Server
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_sync import Change, Sync, singular
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-_TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
-_NAME = re.compile(r"\b[a-z][a-z0-9]*_[a-z0-9_]+\b|\bstrict\b")
-_MAX_BYTES = 1024 * 1024
+_wrong_variables = functools.partial(_extra_variables.errors, root=Path(__file__).resolve().parents[2])
 _REMEDY = "name the data file with -e awx_file=PATH (docs/awx.md)"
 
 
@@ -44,7 +41,7 @@ class ActionModule(ControllerAction):
         raw = _fabric_files.read(options["file"], _REMEDY)
         secrets = self._secrets(options)
         fields = {name: list(each) for name, each in secrets.items()}
-        data = read(raw, _fabric_files.shown_path(options["file"]), fields, known_variables())
+        data = read(raw, _fabric_files.shown_path(options["file"]), fields, _wrong_variables)
         server = Server()
         known = Secrets(secrets, options["update_secrets"])
         sync = Sync(server, objects(data), known, check)
@@ -105,15 +102,3 @@ def _diff(change: Change) -> dict[str, str]:
 
 def _text(values: t.Mapping[str, t.Any]) -> str:
     return yaml.safe_dump(dict(values), sort_keys=True) if values else ""
-
-
-def known_variables() -> set[str]:
-    """Return the options of all roles and the variables of playbooks; empty if the roles are not installed."""
-    found: set[str] = set()
-    for path in glob.glob(os.path.join(_TOP, "roles", "*", "meta", "argument_specs.yml")):
-        specs = yaml_load(_fabric_files.read(path, most=_MAX_BYTES))["argument_specs"]
-        for spec in specs.values():
-            found.update(spec.get("options", {}))
-    for path in glob.glob(os.path.join(_TOP, "playbooks", "**", "*.yml"), recursive=True):
-        found.update(_NAME.findall(_fabric_files.read(path, most=_MAX_BYTES).decode("utf-8", "replace")))
-    return found

@@ -20,6 +20,9 @@ description:
     for C(--start-at-task), which would skip the checks of previous tasks.
   - C(railyard_part) is V(K/N) for the K-th of N blocks of the nodes that the limit selects. Ends the run for other
     values, and for playbooks of this collection that have no parts.
+  - Ends the run for extra variables (C(-e)) whose names begin like those of this collection, or are similar to one of
+    them, but do not exist, and for values that are not of their type. C(railyard_unchecked_variables) lists names
+    that are not checked.
   - Does nothing with C(--syntax-check), C(--list-hosts), C(--list-tasks) and C(--list-tags).
 options:
   _terms:
@@ -82,10 +85,11 @@ from ansible.errors import AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.loader import filter_loader, test_loader
 from ansible.plugins.lookup import LookupBase
+from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _run_guard, _verify_parts
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _extra_variables, _run_guard, _verify_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils._output import stop
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import LOST, Spool
 
@@ -117,6 +121,9 @@ class LookupModule(LookupBase):
         run = _run(variables)
         own = run.own(_ROOT)
         _run_guard.check_run(run, own)
+        if context.CLIARGS.get("extra_vars") and self._loader:
+            given = load_extra_vars(self._loader)
+            _extra_variables.check(given, _ROOT, variables.get(_extra_variables.UNCHECKED), run.others(_ROOT))
         if self.get_option("reboot_batch") is not None:
             _run_guard.check_batch(self.get_option("reboot_batch"))
         required = self.get_option("required")

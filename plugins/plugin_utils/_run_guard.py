@@ -57,6 +57,10 @@ class Run(t.NamedTuple):
         names = [_own(each, root) for each in self.playbooks]
         return [name for name in names if name] if all(names) else []
 
+    def others(self, root: Path) -> list[str]:
+        """Return the playbooks that are not of this collection."""
+        return [each for each in self.playbooks if not _own(each, root)]
+
     @property
     def cluster_alone(self) -> bool:
         """Whether the tags select no play that contacts nodes."""

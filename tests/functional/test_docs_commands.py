@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils._extra_variables import UNCHECKED, known
 from lab.cli import parser
 from tests.functional.docs_commands import PAGES, ROOT, Command, Desk, Play, commands, takes
 
@@ -219,8 +220,7 @@ def test_a_module_accepts_the_options(one: Command) -> None:
 @functools.lru_cache(maxsize=None)
 def _everything() -> tuple[frozenset[str], frozenset[str]]:
     every = [takes(path) for path in sorted((ROOT / "playbooks").glob("*.yml"))]
-    variables = frozenset().union(*(one.variables for one in every))
-    return variables, frozenset().union(*(one.tags for one in every))
+    return frozenset([*known(ROOT).specs, UNCHECKED]), frozenset().union(*(one.tags for one in every))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

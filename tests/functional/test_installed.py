@@ -59,6 +59,12 @@ def test_tables_are_printed_line_by_line(place: Path) -> None:
     assert (place / "out/ports.csv").exists()
 
 
+def test_extra_variables_are_checked(place: Path) -> None:
+    done = play(place, "plan", "-e", "reprot_dir=out")
+    assert done.returncode == 1 and "TASK [" not in done.stdout, done.text
+    assert "railyard.fabric has no variable reprot_dir (did you mean report_dir?). Remedy: " in done.one_line
+
+
 def test_a_verdict_is_printed_line_by_line_with_commands(place: Path) -> None:
     """Of nodes that cannot be reached."""
     text = (place / "east/fabric.yml").read_text()

@@ -71,6 +71,8 @@ class Awx(Rules, Updates):
         self.team_roles: dict[int, set[int]] = {}
         # endpoint -> what a new object of it is refused with
         self.refusals: dict[str, Data] = {}
+        # instance groups that an administrator of an organization may use: to others they do not exist
+        self.usable: set[int] = set()
         # templates that have a running job
         self.busy: set[int] = set()
         self.tables: dict[str, dict[int, Data]] = {endpoint: {} for endpoint in KINDS}
@@ -149,7 +151,10 @@ class Awx(Rules, Updates):
         if len(parts) == 1:
             if method == "GET":
                 seen = role != "member" or endpoint in ("organizations", "credential_types")
-                return 200, self._list(endpoint, query) if seen else self._page([])
+                found = self._list(endpoint, query)["results"] if seen else []
+                if (role, endpoint) == ("org-admin", "instance_groups"):
+                    found = [each for each in found if each["id"] in self.usable]
+                return 200, self._page(found)
             if method == "POST" and endpoint in KINDS:
                 return 201, self._shown(endpoint, self._create(endpoint, data))
             raise Refused(405, {"detail": 'Method "%s" not allowed.' % method})

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import typing as t
 
@@ -30,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates
     Question,
     questions,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
@@ -43,6 +43,8 @@ _RIGHTS = ("read", "launch", "approve", "use", "admin")
 _OF_TEMPLATES = ("read", "launch", "admin")
 _WEBHOOKS = ("github", "gitlab", "bitbucket_dc")
 _PLACES = ("reports", "manifests")
+# Returns the errors of extra variables by name.
+WrongVariables = t.Callable[[t.Mapping[str, t.Any]], t.Mapping[str, RailyardError]]
 
 
 class FabricReader:
@@ -55,7 +57,7 @@ class FabricReader:
         credentials: t.Mapping[str, Credential],
         refer: t.Callable[[str, Path, t.Mapping[str, Credential], t.Collection[str]], None],
         named: t.Callable[[str | None, Path], None],
-        variables: t.Collection[str],
+        variables: WrongVariables,
     ) -> None:
         self._top = top
         self._report = report
@@ -261,6 +263,7 @@ class FabricReader:
     def _extra_vars(self, part: Section, template: str) -> dict[str, t.Any]:
         values = self._values(part, "extra_vars")
         asked = {each.variable: each for each in TEMPLATES[template].questions}
+        wrong = self._variables(values)
         for key, value in values.items():
             path = part.path + ("extra_vars", key)
             if not key.isidentifier():
@@ -268,11 +271,8 @@ class FabricReader:
                 self._report.add(rules.KIND, path, message, "use letters, digits and underscores")
             elif key in asked and value is not None:
                 self._answer(asked[key], value, path)
-            elif self._variables and key not in self._variables and not key.startswith("ansible_"):
-                near = next(iter(difflib.get_close_matches(key, list(self._variables), n=1, cutoff=0.85)), None)
-                if near:  # other variables may be for playbooks and group_vars of users
-                    message = "no playbook knows the variable %s%s" % (shown(key), did_you_mean(near))
-                    self._report.add(rules.UNKNOWN, path, message, "write %s" % near)
+            elif key in wrong:
+                self._report.add(rules.UNKNOWN, path, wrong[key].message, wrong[key].remedy)
         return values
 
     # -- lists and teams

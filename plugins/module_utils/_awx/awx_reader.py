@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data impo
     Project,
     Settings,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_fabrics import DAY, FabricReader
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_fabrics import DAY, FabricReader, WrongVariables
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, masked
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
@@ -32,11 +32,16 @@ _MAX_NAME = 400
 _PULL = ("always", "missing", "never")
 
 
-def read(raw: bytes, name: str, secrets: t.Mapping[str, t.Collection[str]], variables: t.Collection[str] = ()) -> Data:
+def read(
+    raw: bytes,
+    name: str,
+    secrets: t.Mapping[str, t.Collection[str]],
+    variables: WrongVariables = lambda _given: {},
+) -> Data:
     """Read and check the data file ``name``.
 
     :param secrets: name of a credential or notification -> names of the secret fields that are given for it.
-    :param variables: variables that the playbooks know; empty: names of extra variables are not checked.
+    :param variables: returns the errors of extra variables by name.
     :raises RailyardError: for all errors, each with its line and its remedy.
     """
     report = Report()
@@ -63,7 +68,7 @@ class _Reader:
         document: yaml_source.Document,
         report: Report,
         secrets: t.Mapping[str, t.Collection[str]],
-        variables: t.Collection[str],
+        variables: WrongVariables,
     ) -> None:
         self._report = report
         self._secrets = secrets

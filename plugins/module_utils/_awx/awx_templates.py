@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
+# The maximum length of an answer, as AWX's own page sets it.
+_LENGTH = 1024
+
 
 class Question(t.NamedTuple):
     """A question of a survey.
@@ -38,8 +41,9 @@ class Question(t.NamedTuple):
             "type": kind,
             "required": self.required,
             "choices": list(self.choices),
-            "min": self.low,
-            "max": self.high,
+            # limits of a text are lengths: to AWX, an empty text is an answer
+            "min": 1 if self.required and kind == "text" else self.low,
+            "max": _LENGTH if self.required and kind == "text" else self.high,
         }
         # AWX passes every default to the job; without one, the playbook's default applies
         if self.default is not None:

@@ -34,7 +34,7 @@ def meant(name: str, known: t.Iterable[str]) -> str | None:
 def unknown(name: str, what: str, kind: str, server: Server, otherwise: str = "", **query: t.Any) -> RailyardError:
     """Return the error for a name that AWX does not have, with a suggestion."""
     near = meant(name, [str(each["name"]) for each in server.all(kind, **query)])
-    remedy = "write %s" % near if near else "use a name that exists in AWX"
+    remedy = "write %s" % near if near else "use a name that exists in AWX, or give this user the right to use it there"
     message = "AWX has no %s %s%s, or this user has no permission to see it" % (what, name, did_you_mean(near))
     return RailyardError(message, what, "%s; %s" % (remedy, otherwise) if otherwise else remedy)
 

@@ -17,6 +17,8 @@ _ENDPOINTS = {"project": "project_updates", "inventory": "inventory_updates"}
 _MAX_REASON = 600
 # How often a failed job is read again until AWX has saved its events. That takes about a second.
 _SAVED = 30
+# The same for releases whose jobs do not have the field event_processing_finished.
+_SAVED_BEFORE = 3
 
 
 def status_of(item: Data) -> str:
@@ -78,8 +80,8 @@ class Jobs:
                 remedy = "see %s and whether AWX's instances have capacity, or raise project.sync_timeout" % where
                 raise RailyardError(message, what, remedy)
             time.sleep(self._pause)
-        for _turn in range(_SAVED):
-            if item.get("event_processing_finished", True):
+        for turn in range(_SAVED):
+            if item.get("event_processing_finished", turn >= _SAVED_BEFORE):
                 break
             time.sleep(self._pause)
             item = self._server.get(path)
@@ -99,4 +101,4 @@ class Jobs:
         except ApiError:  # the status of the job is more useful than the error of reading its log
             pass
         text = " ".join(" ".join(filter(None, reasons)).split())
-        return text[:_MAX_REASON] or "AWX gives no reason"
+        return text[:_MAX_REASON].rstrip(".") or "AWX gives no reason"

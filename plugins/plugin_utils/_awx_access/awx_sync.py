@@ -288,19 +288,23 @@ class Sync:
         with self._placing(each):
             for name, number in now.items():
                 if name not in kept:
-                    self._server.post(path, {"id": number, "disassociate": True})
+                    self._associate(path, number, {"id": number, "disassociate": True})
             for ref in refs:
                 if ref.name not in kept:
-                    self._associate(path, ref)
+                    self._associate(path, self._id(ref) if ref.kind != "labels" else None, self._reference(ref))
         self._accepted({})
 
-    def _associate(self, path: str, ref: Ref) -> None:
+    def _associate(self, path: str, number: int | None, data: Data) -> None:
+        """Add an object to a list, or remove it. ``number``: its id; None for a label, which AWX finds by its name."""
         try:
-            self._server.post(path, self._reference(ref))
+            self._server.post(path, data)
         except ApiError as error:
-            repeated = error.status == 400 and self._server.repeated
-            # the answer to the first try was lost: AWX refuses a second credential of a type
-            if not (repeated and self._id(ref) in {entry["id"] for entry in self._server.all(path)}):
+            if error.status != 400 or not self._server.repeated or number is None:
+                raise
+            # The answer to the first try was lost: AWX refuses a second credential of a type, and the removal of a
+            # label that was deleted with its last use.
+            there = number in {entry["id"] for entry in self._server.all(path)}
+            if there == bool(data.get("disassociate")):
                 raise
 
     def _accepted(self, answer: Data) -> Data:
@@ -411,7 +415,7 @@ class Sync:
                     self._grant(each, role, team["name"], path, number, number not in held)
 
     def _grant(self, each: Object, role: str, team: str, path: str, number: int, grant: bool) -> None:
-        right = {role: team}
+        right = {"%s of team %s" % (role, team): True}
         self._note("change", each, {} if grant else right, right if grant else {})
         if self._check:
             return

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import typing as t
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import objects
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_reader import read
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _extra_variables
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_compare import Secrets
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import Server
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_sync import Sync
@@ -61,7 +63,7 @@ class Site:
     ) -> Sync:
         """Compare and write, as the action does; gives what was, or would be, written."""
         fields = {name: list(each) for name, each in secrets.items()}
-        wanted = objects(read(text.encode(), "awx.yml", fields))
+        wanted = objects(read(text.encode(), "awx.yml", fields, functools.partial(_extra_variables.errors, root=ROOT)))
         server = Server(self.environment(**environment), pause=0)
         sync = Sync(server, wanted, Secrets(secrets, update), check, pause=0)
         sync.run()

@@ -164,6 +164,6 @@ def test_a_wrong_file_asks_awx_nothing(site: Site) -> None:
     assert done.returncode == 2 and len(site.awx.requests) == before
     assert "project.brnach: unknown key brnach" in done.one_line
     assert (
-        "no playbook knows the variable reboot_alowed" in done.one_line
-        and "Remedy: write reboot_allowed" in done.one_line
+        "railyard.fabric has no variable reboot_alowed (did you mean reboot_allowed?)" in done.one_line
+        and "Remedy: correct the name" in done.one_line
     )

@@ -28,6 +28,17 @@ def test_missing_permissions_are_errors(site: Site) -> None:
         site.sync(TEXT.replace("forks: 64", "forks: 32"), CONTROLLER_OAUTH_TOKEN="token-auditor")
 
 
+def test_instance_groups_need_the_right_to_use_them(site: Site) -> None:
+    """An administrator of an organization does not see other groups."""
+    number = site.awx.add("instance_groups", name="far")["id"]
+    text = TEXT.replace("templates:\n", "instance_groups: [far]\ntemplates:\n", 1)
+    site.sync(text)
+    with pytest.raises(RailyardError, match="no permission to see it.*or give this user the right to use it there"):
+        site.sync(text, CONTROLLER_OAUTH_TOKEN="token-org-admin")
+    site.awx.usable.add(number)
+    assert site.sync(text, CONTROLLER_OAUTH_TOKEN="token-org-admin").changes == []
+
+
 def test_a_member_gets_a_remedy(site: Site) -> None:
     with pytest.raises(RailyardError, match=r"HTTP 403.*Remedy: "):
         site.sync(CONTROLLER_OAUTH_TOKEN="token-member")
@@ -106,6 +117,25 @@ def test_a_request_whose_answer_is_lost_is_sent_again(status: int, after: bool, 
     site.sync()
     assert all(site.awx.names(kind) == sorted(set(site.awx.names(kind))) for kind in ("credentials", "job_templates"))
     assert site.sync().changes == []
+
+
+def test_an_association_whose_answer_is_lost_is_removed_again(made: Site) -> None:
+    """AWX deletes a label with its last use, and refuses to remove it once more."""
+    text = TEXT.replace("templates:\n", "labels: [ai]\ntemplates:\n", 1)
+    made.sync(text)
+    number = next(iter(made.awx.tables["labels"]))
+    holders = [(kind, item) for (kind, item, what), ids in made.awx.links.items() if what == "labels" and number in ids]
+    kind, item = holders[-1]
+    for each in holders[:-1]:
+        made.awx.links[(*each, "labels")].clear()
+    made.awx.troubles = [Trouble("POST", "%s/%d/labels/$" % (kind, item), after=True)]
+    made.sync(text.replace("[ai]", "[]"))
+    assert made.awx.names("labels") == [] and made.sync(text.replace("[ai]", "[]")).changes == []
+    # one that AWX refuses for another reason stays an error
+    made.awx.troubles = [Trouble("POST", "/labels/$", after=False)]
+    made.awx.refusals = {"labels": {"name": ["is refused"]}}
+    with pytest.raises(RailyardError, match="is refused"):
+        made.sync(text)
 
 
 def test_an_awx_that_stays_down_is_one_line_and_the_next_run_continues(site: Site) -> None:

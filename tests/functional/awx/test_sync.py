@@ -214,7 +214,10 @@ def test_teams_get_roles_and_lose_them(made: Site) -> None:
     for team in ("Ops", "Duty", "Leads", "Others"):
         awx.add("teams", name=team, organization=organization)
     text = TEXT.replace("templates:", TEAMS, 1)
-    assert any(each.after == {"execute_role": "Ops"} for each in made.sync(text, check=True).changes)
+    assert any(
+        each.line() == "change job template %s: execute_role of team Ops" % HOSTS
+        for each in made.sync(text, check=True).changes
+    )
     made.sync(text)
     assert (HOSTS, "execute_role") in awx.granted("Ops") and (WORKFLOW, "execute_role") in awx.granted("Ops")
     assert ("Railyard ai-east: teardown", "execute_role") not in awx.granted("Ops")
@@ -410,6 +413,29 @@ def test_the_reason_of_a_failed_update_is_read_after_awx_has_saved_it(site: Site
     site.awx.unsaved = 1000
     with pytest.raises(RailyardError, match="is failed: AWX gives no reason"):
         site.sync()
+
+
+def test_the_reason_is_read_from_an_awx_without_the_field_of_saved_events(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = site.awx.update_of
+
+    def older(number: int, below: list[str]) -> dict[str, object]:
+        return {key: each for key, each in answer(number, below).items() if key != "event_processing_finished"}
+
+    monkeypatch.setattr(site.awx, "update_of", older)
+    site.awx.broken["ssh://git@git.example/platform/rails.git"] = "fatal: repository not found."
+    with pytest.raises(RailyardError, match="is failed: fatal: repository not found. Remedy"):
+        site.sync()
+
+
+def test_consent_is_not_an_empty_answer(made: Site) -> None:
+    """The playbook refuses it, but only when the job runs."""
+    number = made.awx.one("job_templates", "Railyard ai-east: teardown")["id"]
+    (asked,) = [
+        each for each in made.awx.surveys["job_templates", number]["spec"] if each["variable"] == "teardown_consent"
+    ]
+    assert (asked["required"], asked["min"], asked["max"]) == (True, 1, 1024)
 
 
 def test_a_credential_type_that_awx_does_not_have(site: Site) -> None:

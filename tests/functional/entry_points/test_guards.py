@@ -51,6 +51,38 @@ def test_an_unknown_tag_to_skip_is_an_error(book: str) -> None:
 
 
 @pytest.mark.parametrize("book", PLAYBOOKS)
+def test_an_unknown_extra_variable_is_an_error(book: str) -> None:
+    given = {"reprot_dir": "plans"} if book == "plan" else {"railyard_prt": "1/2"}
+    meant = "report_dir" if book == "plan" else "railyard_part"
+    refused(play(book, **given), "railyard.fabric has no variable %s (did you mean %s?)" % (*given, meant))
+
+
+@pytest.mark.parametrize("way", ["key=value", "file", "JSON", "own playbook"])
+def test_extra_variables_are_checked_however_they_are_given(way: str, tmp_path: Path) -> None:
+    file = tmp_path / "given.yml"
+    file.write_text("strct: true\nmy_own: 1\nkubernetes_enabled: ture\nawx_job_id: 7\ntower_job_id: 7\n")
+    pairs = "strct=true my_own=1 kubernetes_enabled=ture awx_job_id=7"
+    words = {"key=value": pairs, "JSON": '{"strct": true, "my_own": 1, "kubernetes_enabled": "ture"}'}
+    book = ROOT / "playbooks/validate.yml"
+    if way == "own playbook":
+        book = tmp_path / "mine.yml"
+        book.write_text("- import_playbook: railyard.fabric.validate\n")
+    done = playbook.play(book, "-e", words.get(way, "@%s" % file), inventory=INVENTORY)
+    assert done.returncode == 1 and "TASK [" not in done.stdout, done.text
+    assert "-e strct: railyard.fabric has no variable strct (did you mean strict?). Remedy: " in done.one_line
+    assert "-e kubernetes_enabled: ture is not a boolean (did you mean true?)" in done.one_line
+    assert "my_own" not in done.text and "job_id" not in done.text
+
+
+def test_extra_variables_of_users_pass(tmp_path: Path) -> None:
+    words = ("-e", "report_email=a@b.c my_var=1", "-e", "railyard_unchecked_variables=report_email,import_id")
+    done = playbook.play("playbooks/validate.yml", *words, "-e", "import_id=7", inventory=INVENTORY)
+    assert done.returncode == 0, done.text
+    listed = playbook.play("playbooks/plan.yml", "--list-hosts", "-e", "reprot_dir=x", inventory=INVENTORY)
+    assert listed.returncode == 0, listed.text
+
+
+@pytest.mark.parametrize("book", PLAYBOOKS)
 def test_a_limit_that_leaves_nothing_to_do_is_an_error(book: str, tmp_path: Path) -> None:
     """Ansible skips such a play and ends well."""
     (tmp_path / "others.yml").write_text(yaml.safe_dump({"all": {"hosts": {"other": None}}}))
@@ -90,11 +122,15 @@ def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_wrong(book: str, bat
 
 
 def test_a_run_that_prepares_hosts_reverts_no_layer() -> None:
-    given = {"sriov_state": "absent", "limits_memlock": "leave", "sriov_ports": []}
-    done = play("hosts", "--limit", NODE, "--tags", "limits,sriov", **given)
+    done = play("hosts", "--limit", NODE, "--tags", "limits,sriov", sriov_state="absent")
     assert done.returncode == 2 and "UNREACHABLE" not in done.stdout, done.text
     assert "sriov_state: this run prepares the layer" in done.one_line and "teardown.yml" in done.one_line
-    assert "limits_memlock: the plan sets the value" in done.one_line and "set limits.memlock in" in done.one_line
+
+
+@pytest.mark.parametrize("book", ["hosts", "plan"])
+def test_extra_variables_set_no_value_of_the_plan(book: str) -> None:
+    done = play(book, limits_memlock="leave", sriov_ports=[])
+    refused(done, "limits_memlock: the plan sets the value", "set limits.memlock in")
     assert "sriov_ports: the plan sets the value" in done.one_line and "set vfs in" in done.one_line
 
 

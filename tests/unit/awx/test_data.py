@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 from pathlib import Path
@@ -21,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates
     WORKFLOW_QUESTIONS,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _extra_variables
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = Path(__file__).with_name("sample.yml").read_text()
@@ -34,7 +36,7 @@ SECRETS: dict[str, list[str]] = {
 }
 
 
-VARIABLES = {"reboot_allowed", "reboot_timeout", "reboot_drain", "verify_budget", "fabric_file"}
+VARIABLES = functools.partial(_extra_variables.errors, root=ROOT)
 
 
 def made(text: str = SAMPLE, secrets: t.Mapping[str, t.Collection[str]] = SECRETS) -> Wanted:
@@ -118,8 +120,10 @@ WRONG = [
     (
         "forks: 64",
         "extra_vars: {reboot_alowed: true}",
-        r"awx.yml:17: .*reboot_alowed .*\. Remedy: write reboot_allowed",
+        r"awx.yml:17: .*no variable reboot_alowed \(did you mean reboot_allowed\?\)\. Remedy: correct the name",
     ),
+    ("forks: 64", "extra_vars: {agent_zzz: 1}", r"awx.yml:17: .*railyard.fabric has no variable agent_zzz\. Remedy: "),
+    ("forks: 64", "extra_vars: {agent_install: ture}", r"awx.yml:17: .*ture is not a boolean \(did you mean true\?\)"),
     ("forks: 64", "access: {Ops: [lanch]}", r"awx.yml:17: .*access.Ops\[0\]: lanch is not one of .*write launch"),
     (
         "forks: 64",

@@ -161,7 +161,8 @@ def test_another_plane_may_have_the_address() -> None:
     cards = [card(bus, 4, devices="ports") for bus in ("18", "29")]
     outcome, file = discovered(nodes(server(cards[:1], cards[1:]), addresses([each[2][2] for each in cards])))
     ports = file["profiles"]["server"]["ports"]
-    assert {rail: port["netdev"] for rail, port in ports.items()} == {"gpu01": "e18_2", "gpu02": "e29_2"}
+    found = {rail: (port["netdev"], port["pci"]) for rail, port in ports.items()}
+    assert found == {"gpu01": ("e18_2", "0000:18:00.2"), "gpu02": ("e29_2", "0000:29:00.2")}
     assert of_planes(outcome) == set()
 
 

@@ -46,6 +46,25 @@ def test_the_devices_keep_their_names_and_the_ports_are_rails() -> None:
     assert port_options(ports, "rdma_link") == []
 
 
+def test_the_family_of_the_profile_decides_that_a_device_keeps_its_name() -> None:
+    """Other NICs with such a name are renamed, and the rule about names of the kernel applies to them."""
+    text = TEXT.replace("    nic: habanalabs\n", "").replace("netdev: ens1d22,", 'netdev: nic1, pci: "0000:19:00.0",')
+    outcome = lint(text.encode())
+    places = ["profiles.gaudi3.ports.so%02d.rdma" % rail for rail in (1, 2, 3)]
+    assert [(each.code, each.place) for each in outcome.findings] == [("RY211", place) for place in places]
+    assert outcome.plan
+    renamed = port_options(outcome.plan.document()["nodes"][1]["ports"], "rdma_link")
+    assert [row["name"] for row in renamed] == ["hbl_0"]
+
+
+def test_netdevs_identify_the_ports_of_one_function() -> None:
+    text = TEXT.replace("netdev: ens1d22,", 'netdev: ens1d22, pci: "0000:19:00.0",')
+    text = text.replace("netdev: ens1d23,", 'netdev: ens1d23, pci: "0000:19:00.0",')
+    (finding,) = lint(text.encode()).findings
+    assert finding.code == "RY405" and "remove pci of both, and keep netdev" in finding.remedy
+    assert lint(text.replace(', pci: "0000:19:00.0"', "").encode()).findings == []
+
+
 @pytest.mark.parametrize("port", ['{netdev: ens1d22, rdma: "hbl_0:1"}', "{netdev: ens1d22}"])
 def test_a_scale_out_port_is_identified_by_its_netdev(port: str) -> None:
     assert _found(port) == []
@@ -66,8 +85,8 @@ def test_ports_that_gaudi_does_not_have_and_names_that_it_must_keep_are_errors(p
     assert code in _found(port)
 
 
-def _world() -> World:
-    plan = lint(TEXT.encode()).plan
+def _world(text: str = TEXT) -> World:
+    plan = lint(text.encode()).plan
     assert plan
     return World(plan)
 
@@ -121,7 +140,26 @@ def test_another_address_in_the_port_description_is_a_warning(text: str, found: 
     assert document["failures"] == []
     (warning,) = document["warnings"]
     assert (warning["code"], warning["node"], warning["rail"]) == ("RV706", NODE, RAIL)
+    assert warning["what"] == "address of the leaf port of ens1d23"
     assert (warning["expected"], warning["found"]) == ("10.200.1.3/31", found)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("no-alert fd00:10:0:1::5/127", "fd00:10:0:1::5/127"),
+        # the planned address in another network
+        ("no-alert fd00:10:0:1::3/126", "fd00:10:0:1::3/126"),
+        ("no-alert fd00:10:0:1:0::3/127", None),
+    ],
+)
+def test_addresses_of_ipv6_are_compared_too(text: str, found: str | None) -> None:
+    world = _world(TEXT.replace("rail_prefix: 24", 'rail_prefix: 24, supernet6: "fd00:10::/48", rail_prefix6: 64'))
+    assert world.port(NODE, RAIL)["leaf"]["address6"] == "fd00:10:0:1::3"
+    _describe(world, text)
+    document = world.document()
+    assert document["failures"] == []
+    assert [(each["code"], each["found"]) for each in document["warnings"]] == ([("RV706", found)] if found else [])
 
 
 def test_a_port_without_a_planned_address_of_its_leaf_is_not_compared() -> None:

@@ -42,7 +42,7 @@ def ports(words: str) -> str:
             "netdev: net{n:02}, gpu: {gpu}",
             "RY901",
             "profiles.hgx.ports.gpu09.gpu",
-            "GPU 1 is served by gpu01 and by gpu09; so are 15 more",
+            "GPU 1 is served by several rails: gpu01, gpu09, gpu17; also 7 other GPUs",
         ),
     ],
 )

@@ -330,3 +330,25 @@ def test_planes_of_one_nic_have_the_order_of_their_functions() -> None:
     # the order of NICs does not matter: they are not merged
     assert _codes(text) == []
     assert _codes(text.replace("0000:2b:00.1", "0000:2b:00.3")) == ["RY864"]
+
+
+@pytest.mark.parametrize(("extra", "found"), [(9, []), (10, ["RY862"])])
+def test_lint_measures_the_value_that_nodes_get(extra: int, found: list[str]) -> None:
+    """NCCL numbers compute rails from 0, also after storage rails, so ten of these numbers have one digit."""
+    names = ["mlx5_gpu%02d" % number for number in range(1, 17)]
+    names = [name + "x" * (58 - len(name) + (at < extra)) for at, name in enumerate(names)]
+    ports = ["a%02d: {netdev: store%d}" % (number, number) for number in range(1, 13)]
+    ports += ["gpu%02d: {netdev: nic%d, rdma: %s}" % (at, at, name) for at, name in enumerate(names, 1)]
+    text = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, provider: none, attachment: host, mtu: 4200, nccl: {version: "2.30.5"}}
+rails:
+  a[01:12]: {subnet: "10.1.{n}.0/24", hosts: .201-.253, role: storage}
+  gpu[01:16]: {subnet: "10.2.{n}.0/24", hosts: .201-.253}
+profiles: {hgx: {ports: {%s}}}
+nodes: {ai-1: {profile: hgx}}
+""" % ", ".join(ports)
+    devices = hca_ports(compute_ports(planned(text).document()["nodes"][0]["ports"]))
+    value = nccl_hca.settings(devices)[nccl_hca.VARIABLE]
+    assert len(value) == 1014 + extra
+    assert _codes(text) == found

@@ -56,6 +56,23 @@ def test_domains_follow_from_groups_units_or_nodes() -> None:
         assert [node["nvlink_domain"] for node in plan["nodes"]] == ["r1"] * 18 + ["r2"] * 18
 
 
+def test_null_removes_the_domain_of_the_unit_or_group() -> None:
+    of_node = BY_UNIT.replace("tray-[1:2]-[01:18]", "tray-1-[01:18]").replace("su[1:2]", "su1")
+    of_node = of_node.replace("10.9.0.[1:36]", "10.9.0.[1:18]") + "\n"
+    spare = '  tray-2-[01:02]: {profile: gb300, unit: su2, address: "10.9.0.[19:20]"%s}'
+    groups = "groups: {spare: {nvlink_domain: null}, first: {nvlink_domain: r1}}"
+    for nodes, units in (
+        (of_node + spare % ", nvlink_domain: null", UNITS),
+        (of_node + spare % ", groups: spare", UNITS + "\n" + groups),
+        (of_node + spare % ", groups: first, nvlink_domain: null", UNITS + "\n" + groups),
+    ):
+        found = outcome(nodes, units)
+        plan = document(found)
+        assert set(plan["fabric"]["nvlink_domains"]) == {"r1"}
+        assert [node.get("nvlink_domain") for node in plan["nodes"]] == ["r1"] * 18 + [None] * 2
+        assert found.plan and document(lint(fabric_writer.write(found.plan.fabric).encode())) == plan
+
+
 def test_the_node_takes_precedence_over_its_group_and_unit() -> None:
     nodes = BY_UNIT.replace("unit:", "nvlink_domain: r9, unit:")
     found = outcome(nodes, UNITS)

@@ -224,6 +224,8 @@ def test_a_nic_with_hardware_planes_gets_the_functions_of_its_planes() -> None:
         ("0000:03:00.0", "rdma0"),
         ("0002:03:00.0", "rail2"),
     ]
+    # the function of plane 1 also gets the new name
+    assert [plane["netdev"] for plane in ports[1]["planes"]["ports"]] == ["rail2", "rdma3"]
     assert planned(write(plan.fabric)).document() == plan.document()
     apart = text.replace("{count: 2, balancing: hardware}", "2").replace("172.{n+15}.0.0", "172.{n+15}.{p}.0")
     ports = planned(apart.replace("gpu02:", "gpu02p1:")).document()["nodes"][0]["ports"]
@@ -285,6 +287,12 @@ def test_wrong_presets_are_findings() -> None:
     assert findings(twice) == [("RY221", "0000:40:00.0 is the port of gpu02 in the preset dgx-h100")]
 
 
+def test_places_of_findings_about_a_preset_are_keys_of_the_file() -> None:
+    text = fabric_file(PRESETS["dgx-h100"], "  gpu: {preset: dgx-h100, gpus: 7}\n")
+    (finding,) = lint(text.encode()).findings
+    assert (finding.code, finding.place) == ("RY903", "profiles.gpu.preset")
+
+
 @pytest.mark.parametrize("name", [name for name, preset in PRESETS.items() if len(preset.ports) > len(preset.gpus) > 0])
 def test_two_rails_of_a_gpu_in_the_document_are_not_reported(name: str) -> None:
     preset = PRESETS[name]
@@ -293,7 +301,7 @@ def test_two_rails_of_a_gpu_in_the_document_are_not_reported(name: str) -> None:
     (gpu,) = preset.ports[2].gpus
     changed = text.replace("preset: %s" % name, "preset: %s, ports: {gpu01: {gpu: %d}}" % (name, gpu))
     ((code, message),) = findings(changed)
-    assert (code, message) == ("RY901", "GPU %d is served by gpu01 and by gpu03; so are 1 more" % gpu)
+    assert (code, message) == ("RY901", "GPU %d is served by several rails: gpu01, gpu03, gpu04" % gpu)
 
 
 # -- the list of presets -----------------------------------------------------------------------------------------------

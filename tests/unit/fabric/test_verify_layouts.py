@@ -470,6 +470,19 @@ def test_members_are_compared_with_their_planned_leaves_and_leaf_ports() -> None
     assert (failure["what"], failure["expected"], failure["found"]) == ("leaf port of b1", "leaf2 swp3s2", "leaf2 swp9")
 
 
+def test_the_address_that_the_leaf_of_a_member_announces_is_compared() -> None:
+    world = world_of("bonds")
+    for info in world.infos.values():
+        for row in info["lldp"]:
+            row["port_description"] = "no-alert 10.243.3.255/16"
+    world.port(NODE, "stor3").update(leaf={"name": "leaf-1", "port": None, "address": "10.243.3.255"})
+    assert world.document()["warnings"] == []
+    next(row for row in world.infos[NODE]["lldp"] if row["netdev"] == "b1")["port_description"] = "10.243.9.9/16"
+    (warning,) = world.document()["warnings"]
+    assert (warning["code"], warning["node"], warning["rail"]) == ("RV706", NODE, "stor3")
+    assert (warning["what"], warning["found"]) == ("address of the leaf port of b1", "10.243.9.9/16")
+
+
 @pytest.mark.parametrize("leaves", ["", ', leaf: "leaf{m}", leaf_port: "swp{n}s{i}"'], ids=["neighbours", "planned"])
 @pytest.mark.parametrize("silent", [["b1"], ["b1", "b2"], ["b0", "b1", "b2"]], ids=len)
 def test_members_without_lldp_are_not_compared_and_the_others_are(silent: list[str], leaves: str) -> None:

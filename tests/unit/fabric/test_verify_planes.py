@@ -433,6 +433,19 @@ def test_a_plane_on_another_port_of_its_leaf_is_named(kind: str) -> None:
     assert (failure["what"], failure["found"]) == ("leaf port of plane 2", "leaf-1-2 swp31")
 
 
+@pytest.mark.parametrize("kind", ["ports", "functions", "bond"])
+def test_the_address_that_the_leaf_of_a_plane_announces_is_compared(kind: str) -> None:
+    world = Planes(kind)
+    port = world.port(NODE, RAIL)
+    port["leaf"] = dict(port["leaf"] or {}, address="10.9.9.254")
+    network = port["address"].partition("/")[2]
+    world.neighbour(2).update(port_description="to ai-2, 10.9.9.254/" + network)
+    assert world.document()["warnings"] == []
+    world.neighbour(2).update(port_description="to ai-2, 10.8.8.254/" + network)
+    (warning,) = world.document()["warnings"]
+    assert (warning["code"], warning["node"], warning["rail"]) == ("RV706", NODE, RAIL)
+
+
 def unnamed(world: Planes) -> Planes:
     """The file does not name the leaves."""
     for node in world.plans.values():

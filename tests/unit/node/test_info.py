@@ -110,6 +110,11 @@ def test_gpus_of_amd_have_the_numbers_of_amdkfd(tmp_path: Path) -> None:
         (1, "0000:0d:00.0", "amd"),
         (2, "0000:5d:00.0", "amd"),
     ]
+    # a GPU that amdkfd denies has no number: it follows the others
+    denied = tree.root / "sys/class/kfd/kfd/topology/nodes/1/properties"
+    denied.unlink()
+    denied.mkdir()
+    assert [row["pci"][5:7] for row in node(tree).look(["gpus"])["gpus"]] == ["0d", "5d", "26"]
     # the driver of other GPUs does not number those of AMD
     tree.function("pci0000:00/0000:00:01.0/0000:0f:00.0", "0x030200", "10de", "2330")
     assert [row["pci"][5:7] for row in node(tree).look(["gpus"])["gpus"]] == ["0d", "0f", "26", "5d"]

@@ -107,7 +107,6 @@ def _port(planes: t.Sequence[Nic], interface: Nic) -> Nic:
     return replace(
         interface,
         key=planes[0].key if len({nic.pci for nic in planes}) > 1 else planes[0].pci,
-        pci=planes[0].pci,
         near=nearest(planes),
         carrier=any(carriers) if carriers else None,
         carries=next((nic.carries for nic in planes if nic.carries), None),

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     AgentSettings,
     Fabric,
     Firmware,
+    Group,
     HostSettings,
     Node,
     NodeSettings,
@@ -71,11 +72,9 @@ def document(fabric: Fabric) -> Data:
     sections["profiles"] = {profile.name: _profile(profile) for profile in fabric.profiles.values()}
     if fabric.groups:
         sections["groups"] = {
-            group.name: _without_none(
-                **_node_settings(group),
-                ports=_ports(group.ports),
-                vars=group.vars or None,
-                nvlink_domain=group.nvlink_domain,
+            group.name: dict(
+                _without_none(**_node_settings(group), ports=_ports(group.ports), vars=group.vars or None),
+                **_domain(group),
             )
             for group in fabric.groups.values()
         }
@@ -388,24 +387,28 @@ def _nodes(fabric: Fabric) -> Data:
     return section
 
 
+def _domain(place: Group | Node) -> Data:
+    return {} if place.nvlink_domain is None else {"nvlink_domain": place.nvlink_domain or None}
+
+
 def _node(fabric: Fabric, node: Node) -> Data:
     number = trailing_number(node.name)
     unit = fabric.units.get(node.unit or "")
     derived_index = number
     if node.unit is not None:
         derived_index = fabric.places.index(unit.number, node.place) if fabric.places and unit and node.place else None
-    return _without_none(
+    found = _without_none(
         profile=node.profile,
         unit=node.unit,
         place=node.place if node.unit is not None and node.place != number else None,
         rack=node.rack,
-        nvlink_domain=node.nvlink_domain,
         index=node.index if node.index != derived_index else None,
         address=node.address,
         groups=list(node.groups) or None,
         ports=_ports(node.ports),
         vars=node.vars or None,
     )
+    return dict(found, **_domain(node))
 
 
 def _continues(before: tuple[str, Data], after: tuple[str, Data]) -> bool:

@@ -133,7 +133,7 @@ class _Pattern:
         units = self._along("unit", outer=True)
         places = self._along("place", inner=True)
         racks = self._along("rack", outer=True)
-        domains = self._along("nvlink_domain", outer=True)
+        domains, no_domain = self._along("nvlink_domain", outer=True), section.written_null("nvlink_domain")
         groups = read_groups_of(section, report)
         variables = read_variables(section, report)
         ports = self._overrides()
@@ -159,8 +159,9 @@ class _Pattern:
                 node.address = _management(_at(addresses, at), self.path + ("address",), report)
             if racks:
                 node.rack = _at(racks, at)
-            if domains:
-                node.nvlink_domain = read_domain(_at(domains, at), self.path, report)
+            if domains or no_domain:
+                domain = None if no_domain else _at(domains, at)
+                node.nvlink_domain = read_domain(domain, self.path, report, no_domain)
             if units:
                 node.unit = _at(units, at)
             if places:

@@ -206,7 +206,8 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
         _read_settings(group, own, report)
         group.ports = _group_ports(own, report)
         group.vars = read_variables(own, report)
-        group.nvlink_domain = read_domain(own.text("nvlink_domain"), own.path, report)
+        domain, null = own.text("nvlink_domain"), own.written_null("nvlink_domain")
+        group.nvlink_domain = read_domain(domain, own.path, report, null)
         own.done()
         fabric.groups[name] = group
 

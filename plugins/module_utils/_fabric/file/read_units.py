@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import label, template
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Unit
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import NO_DOMAIN, Fabric, Unit
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
@@ -102,8 +102,14 @@ INVALID_DOMAIN = rule(
 )
 
 
-def read_domain(name: str | None, path: Path, report: Report) -> str | None:
-    """Return the name of an NVLink domain. An invalid name is reported. ``path``: of the unit, group or node."""
+def read_domain(name: str | None, path: Path, report: Report, null: bool = False) -> str | None:
+    """Return the name of an NVLink domain. An invalid name is reported.
+
+    :param path: of the unit, group or node.
+    :param null: whether the file sets the key to null, which removes the domain of the unit or group.
+    """
+    if null:
+        return NO_DOMAIN
     if name is not None:
         label(name, path + ("nvlink_domain",), INVALID_DOMAIN, "an NVLink domain", report)
     return name

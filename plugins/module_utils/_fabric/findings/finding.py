@@ -186,15 +186,21 @@ class Report:
         """Return whether this rule has a finding directly below this place."""
         return (broken.code, path) in self._below
 
-    def findings(self, position: t.Callable[[Path], tuple[int, int]]) -> list[Finding]:
-        """Return all findings, in the order of their places in the file. ``position``: path -> (line, column)."""
+    def findings(
+        self, position: t.Callable[[Path], tuple[int, int]], written: t.Callable[[Path], Path] = lambda path: path
+    ) -> list[Finding]:
+        """Return all findings, in the order of their places in the file.
+
+        :param position: path -> (line, column).
+        :param written: path -> the path without the parts that the file cannot have.
+        """
         found = []
         for (code, path), (broken, message, remedy, known) in self._found.items():
             line, column = known or position(path)
             reason = self._reason(broken, path)
             severity = NOTE if reason else broken.severity
             texts = [shown(text, MAX_TEXT) for text in (message, remedy, reason)]
-            found.append(Finding(code, broken.name, severity, dotted(path), line, column, *texts))
+            found.append(Finding(code, broken.name, severity, dotted(written(path)), line, column, *texts))
         return sorted(found, key=lambda each: (each.line, each.column, each.code, each.place))
 
     def _reason(self, broken: Rule, path: Path) -> str:

@@ -83,16 +83,12 @@ def check_variables(defined: Values, layers: t.Collection[str]) -> None:
     :param defined: the variables of the task.
     :raises RailyardError: for all such variables.
     """
-    errors = []
-    for row in HOST_LAYERS:
-        for suffix, key in row.planned.items() if row.layer in layers else ():
-            name = "%s_%s" % (row.layer, suffix)
-            if defined.get(name) is not None:
-                remedy = "remove it and set %s in the fabric file, or run the module railyard.fabric.%s" % (
-                    key,
-                    row.module,
-                )
-                errors.append(RailyardError("the plan sets the value, and the variable has no effect", name, remedy))
+    errors = [
+        error
+        for row in HOST_LAYERS
+        for name, error in (row.removed().items() if row.layer in layers else ())
+        if defined.get(name) is not None
+    ]
     for layer in REMOVABLE:
         name = layer + "_state"
         if layer in layers and defined.get(name) not in (None, PRESENT):

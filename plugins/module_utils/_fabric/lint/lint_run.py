@@ -127,7 +127,7 @@ def _lint(raw: bytes) -> Outcome:
         for check_plan in PLAN_CHECKS:
             check_plan(plan, report)
         _check_suppressions(report)
-    return Outcome(None if report.failed else plan, report.findings(document.position))
+    return Outcome(None if report.failed else plan, report.findings(document.position, document.written))
 
 
 UNUSED_SUPPRESSION = rule(

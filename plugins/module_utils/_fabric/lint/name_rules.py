@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
     NETDEV_OF_KERNEL,
     RDMA_OF_KERNEL,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_name
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_names
 
 RAIL_ORDER = rule(
     "RY203 rail-order: Rail names that do not sort in the order of the rails",
@@ -125,7 +125,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     "the kernel may assign %s to another card" % port.netdev,
                     "name it after its rail, such as %s" % port.rail[:15],
                 )
-            if port.rdma and rdma and not keeps_name(port.rdma):
+            if port.rdma and rdma and not keeps_names(variant.profile.nic):
                 report.add(
                     RDMA_OF_THE_KERNEL,
                     port.paths["rdma"],

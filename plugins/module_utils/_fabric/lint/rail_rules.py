@@ -256,6 +256,8 @@ def _duplicates(ports: t.Mapping[str, Port], bases: t.Mapping[str, str], report:
             if key == "netdev" and first.rail in bases and bases.get(others[0].rail) == bases[first.rail]:
                 base = bases[first.rail].rpartition(" ")[0]
                 remedy = "for planes of one netdev, write planes: {count: N, balancing: hardware} at %s" % base
+            if key == "pci" and len({port.netdev for port in (first, *others)} - {None}) > len(others):
+                remedy += "; if one function has both netdevs, remove pci of both, and keep netdev"
             if key == "rdma" and (more or first.rdma_port or others[0].rdma_port):
                 remedy = "if the device has a port for each rail, write its number: rdma: %s:1" % value
             report.add(twice, others[0].paths.get(key, others[0].path), message, remedy)

@@ -257,6 +257,9 @@ class Port(t.NamedTuple):
             values[_FIELDS["bond"][0]] = self.bond.over(base.bond)
         if self.vlan and base.vlan:
             values[_FIELDS["vlan"][0]] = self.vlan.over(base.vlan)
+        if "netdev" in self.keys and "planes" not in self.keys and base.pci:
+            # the function of a plane gets the name too
+            values[_FIELDS["planes"][0]] = tuple([each.renamed(base, self.netdev) for each in base.planes])
         values[-2:] = self.keys, base
         return Port._make(values)
 
@@ -334,6 +337,10 @@ class Profile(NodeSettings):
     ports: dict[str, Port] = field(default_factory=dict)
     other_ports: dict[str, OtherPort] = field(default_factory=dict)
     preset: Profile | None = None
+
+
+# The NVLink domain of a node or group whose file has null: it removes the domain of the group or unit.
+NO_DOMAIN = ""
 
 
 @dataclass

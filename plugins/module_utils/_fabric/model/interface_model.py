@@ -93,6 +93,13 @@ class Plane(t.NamedTuple):
     rdma_port: int | None = None
     function: Member | None = None
 
+    def renamed(self, port: t.Any, netdev: str | None) -> Plane:
+        """Return the plane with another name of its function, if this is the function of ``port``."""
+        own = self.function
+        if own is None or (own.pci, own.netdev) != (port.pci, port.netdev):
+            return self
+        return self._replace(function=own._replace(netdev=netdev))
+
 
 class Vlan(t.NamedTuple):
     """A VLAN. ``id``: 1 to 4094. ``name``: the name of its interface; None: the default."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import NO_DOMAIN, Fabric, Node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, parse_address
@@ -26,12 +26,16 @@ DAEMONS = (HOST, COMPUTE_DOMAIN)
 
 
 def candidates(fabric: Fabric, node: Node) -> list[str]:
-    """Return the domains that the file gives a node: its own, or else the domains of its groups and of its unit."""
-    if node.nvlink_domain:
-        return [node.nvlink_domain]
-    unit = fabric.units.get(node.unit or "")
-    given = [fabric.groups[name].nvlink_domain for name in node.groups if name in fabric.groups]
-    given.append(unit.nvlink_domain if unit else None)
+    """Return the domains that the file gives a node: its own, or else the domains of its groups and of its unit.
+
+    With null, a node has none, and a group removes the domain of the unit.
+    """
+    given = [node.nvlink_domain]
+    if node.nvlink_domain is None:
+        given = [fabric.groups[name].nvlink_domain for name in node.groups if name in fabric.groups]
+        unit = fabric.units.get(node.unit or "")
+        if unit and NO_DOMAIN not in given:
+            given.append(unit.nvlink_domain)
     return [name for name in dict.fromkeys(given) if name]
 
 

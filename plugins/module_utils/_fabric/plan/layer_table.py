@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import keeps_name
 
 Values = t.Mapping[str, t.Any]
 Options = t.Dict[str, t.Any]
@@ -69,6 +69,17 @@ class HostLayer(t.NamedTuple):
     planned: t.Mapping[str, str] = {}
     drift: Drift | None = None
     parts: t.Callable[[Values], t.Iterable[Values]] = _whole
+
+    def removed(self) -> dict[str, RailyardError]:
+        """Return the removed variables of the role, each with the error that its use is."""
+        return {
+            name: RailyardError(
+                "the plan sets the value, and the variable has no effect",
+                name,
+                "remove it and set %s in the fabric file, or run the module railyard.fabric.%s" % (key, self.module),
+            )
+            for name, key in (("%s_%s" % (self.layer, suffix), key) for suffix, key in self.planned.items())
+        }
 
 
 def _pick(values: Values, *keys: str) -> Options:
@@ -173,7 +184,8 @@ def _rail_parts(port: Values) -> t.Iterable[Values]:
 def _rdma_port(port: Values) -> Options | None:
     rdma = port["rdma"]
     # Others name the hardware devices of an unmanaged port, but only Railyard creates planned soft devices.
-    if not rdma["name"] or (rdma["type"] == "hardware" and not port_view.is_managed(port)) or keeps_name(rdma["name"]):
+    managed = port_view.is_managed(port) and rdma.get("managed", True)
+    if not rdma["name"] or (rdma["type"] == "hardware" and not managed):
         return None
     below = dict(_names(port), netdev=port_view.rdma_netdev(port))
     return dict(below, **_pick(rdma, "name", "type"))

@@ -40,9 +40,10 @@ GID_VERSION = (2, 21)
 # Variable of NCCL -> variable of UCX.
 _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 Variables = t.Mapping[str, t.Any]
+RailNumbers = t.Dict[t.Tuple[int, str], t.Dict[str, t.Optional[int]]]
 
 
-def rail_numbers(fabric: Fabric, variants: Variants) -> dict[tuple[int, str], dict[str, int | None]]:
+def rail_numbers(fabric: Fabric, variants: Variants) -> RailNumbers:
     """Return (``id`` of a variant, rail) -> the numbers of rail and plane for NCCL, from 0.
 
     They depend on the rails of the fabric, not on the ports of a node: NCCL on different nodes must agree on them. All

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     LINK_TYPE,
     Fabric,
     Port,
+    Profile,
     Rail,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child_netdev
@@ -28,7 +29,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
     QOS,
     NicFamily,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import (
+    FAMILIES,
+    keeps_names,
+)
 
 _MATCH = ("slot", "serial", "mac")
 
@@ -41,7 +45,7 @@ def overridable(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
         "pci": identity["pci"],
         "netdev": port.interface,
         "match": identity["match"],
-        "rdma": _rdma(profile.soft_rdma, rail, port),
+        "rdma": _rdma(profile, rail, port),
         "gpus": list(port.gpus),
         "expect": dict(
             {key: getattr(port, key) or profile.expected.get(key) for key in EXPECTED},
@@ -149,13 +153,15 @@ def _identity(function: Port | Member) -> dict[str, t.Any]:
     }
 
 
-def _rdma(soft_rdma: str | None, rail: Rail, port: Port) -> dict[str, t.Any]:
-    """Return the RDMA device of a port."""
-    name = port.rdma
+def _rdma(profile: Profile, rail: Rail, port: Port) -> dict[str, t.Any]:
+    """Return the RDMA device of a port. Without ``managed: false``, a hardware device gets the name."""
+    name, soft_rdma = port.rdma, profile.soft_rdma
     if soft_rdma and not name:
         # Rails on different VLANs of one netdev share its device.
         name = "%s_%s" % (soft_rdma, _as_device(port.rdma_netdev) if port.bond or port.vlan else rail.name)
-    device = {"name": name, "type": soft_rdma or "hardware"}
+    device: dict[str, t.Any] = {"name": name, "type": soft_rdma or "hardware"}
+    if name and not soft_rdma and keeps_names(profile.nic):
+        device["managed"] = False
     number = port.rdma_port or (port.planes[0].rdma_port if port.planes else None)
     return dict(device, port=number) if number else device
 

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.preset import (
     Document,
     Preset,
@@ -15,272 +17,157 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.presets.pr
     PresetPort,
 )
 
+# A GPU, its PCI address, the card of its NIC, and the number N of the RDMA device mlx5_N of each function of the card.
+_Row = t.Tuple[int, str, str, t.Tuple[int, ...]]
+# How the netdevs of a shape are named: by their number among the ports, or by the PCI bus and function.
+_RDMA, _FUNCTIONS, _PORTS = "rdma%(number)d", "enp%(bus)ds0f%(function)d", "enp%(bus)ds0np%(function)d"
 
-def _document(*shapes: str) -> Document:
-    return Document(
-        "Oracle Cloud Infrastructure: HPC on OKE",
-        "manifests/sriov-network-node-policy/shapes.json (version 20251203-0.5.91): %s" % ", ".join(shapes),
-        "https://github.com/oracle-quickstart/oci-hpc-oke",
-        "commit f9bc35757efcc109828ddc4f35f1e7f8b7f1f2cd (2025-12-08)",
-        "2026-11-29",
+
+def _shape(shapes: t.Sequence[str], netdev: str, rows: t.Sequence[_Row], others: t.Sequence[str]) -> Preset:
+    """Return the preset of shapes with the same map.
+
+    :param netdev: the pattern of the names of netdevs.
+    :param rows: in the order of ports.
+    :param others: the PCI addresses of the ports on the virtual cloud network.
+    """
+    names = ", ".join(shapes)
+    functions = [(gpu, card, *each) for gpu, _pci, card, devices in rows for each in enumerate(devices)]
+    ports = []
+    for number, (gpu, card, function, device) in enumerate(functions):
+        values = {"number": number, "function": function, "bus": int(card.split(":")[1], 16)}
+        ports.append(PresetPort("%s.%d" % (card, function), (gpu,), "mlx5_%d" % device, netdev % values))
+    return Preset(
+        tuple(["oci-" + shape.lower() for shape in shapes]),
+        "Oracle Cloud Infrastructure " + names,
+        Document(
+            "Oracle Cloud Infrastructure: HPC on OKE",
+            "manifests/sriov-network-node-policy/shapes.json (version 20251203-0.5.91): " + names,
+            "https://github.com/oracle-quickstart/oci-hpc-oke",
+            "commit f9bc35757efcc109828ddc4f35f1e7f8b7f1f2cd (2025-12-08)",
+            "2026-11-29",
+        ),
+        tuple(ports),
+        {gpu: pci for gpu, pci, _card, _devices in sorted(rows)},
+        link_layer="ethernet",
+        other_ports=tuple([PresetOtherPort("vcn%d" % at, pci) for at, pci in enumerate(others)]),
     )
 
 
+# BM.GPU.GB200-v3.4 and BM.GPU.GB300.4
+_GB300 = (
+    (1, "0009:06:00.0", "0000:03:00", (0, 1)),
+    (0, "0008:06:00.0", "0002:03:00", (2, 3)),
+    (3, "0019:06:00.0", "0010:03:00", (5, 6)),
+    (2, "0018:06:00.0", "0012:03:00", (7, 8)),
+)
 PRESETS = (
-    Preset(
-        ("oci-bm.gpu.h100.8",),
-        "Oracle Cloud Infrastructure BM.GPU.H100.8",
-        _document("BM.GPU.H100.8"),
-        ports=(
-            PresetPort("0000:0c:00.0", (0,), "mlx5_0", "rdma0"),
-            PresetPort("0000:0c:00.1", (0,), "mlx5_1", "rdma1"),
-            PresetPort("0000:2a:00.0", (1,), "mlx5_3", "rdma2"),
-            PresetPort("0000:2a:00.1", (1,), "mlx5_4", "rdma3"),
-            PresetPort("0000:41:00.0", (2,), "mlx5_5", "rdma4"),
-            PresetPort("0000:41:00.1", (2,), "mlx5_6", "rdma5"),
-            PresetPort("0000:58:00.0", (3,), "mlx5_7", "rdma6"),
-            PresetPort("0000:58:00.1", (3,), "mlx5_8", "rdma7"),
-            PresetPort("0000:86:00.0", (4,), "mlx5_9", "rdma8"),
-            PresetPort("0000:86:00.1", (4,), "mlx5_10", "rdma9"),
-            PresetPort("0000:a5:00.0", (5,), "mlx5_12", "rdma10"),
-            PresetPort("0000:a5:00.1", (5,), "mlx5_13", "rdma11"),
-            PresetPort("0000:bd:00.0", (6,), "mlx5_14", "rdma12"),
-            PresetPort("0000:bd:00.1", (6,), "mlx5_15", "rdma13"),
-            PresetPort("0000:d5:00.0", (7,), "mlx5_16", "rdma14"),
-            PresetPort("0000:d5:00.1", (7,), "mlx5_17", "rdma15"),
-        ),
-        gpus={
-            0: "0000:0f:00.0",
-            1: "0000:2d:00.0",
-            2: "0000:44:00.0",
-            3: "0000:5b:00.0",
-            4: "0000:89:00.0",
-            5: "0000:a8:00.0",
-            6: "0000:c0:00.0",
-            7: "0000:d8:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(PresetOtherPort("vcn0", "0000:1f:00.0"), PresetOtherPort("vcn1", "0000:9a:00.0")),
-    ),
-    Preset(
+    _shape(
+        ("BM.GPU.H100.8",),
+        _RDMA,
         (
-            "oci-bm.gpu.h200.8",
-            "oci-bm.gpu.h200-nc.8",
-            "oci-bm.gpu.b200.8",
+            (0, "0000:0f:00.0", "0000:0c:00", (0, 1)),
+            (1, "0000:2d:00.0", "0000:2a:00", (3, 4)),
+            (2, "0000:44:00.0", "0000:41:00", (5, 6)),
+            (3, "0000:5b:00.0", "0000:58:00", (7, 8)),
+            (4, "0000:89:00.0", "0000:86:00", (9, 10)),
+            (5, "0000:a8:00.0", "0000:a5:00", (12, 13)),
+            (6, "0000:c0:00.0", "0000:bd:00", (14, 15)),
+            (7, "0000:d8:00.0", "0000:d5:00", (16, 17)),
         ),
-        "Oracle Cloud Infrastructure BM.GPU.H200.8, BM.GPU.H200-NC.8, BM.GPU.B200.8",
-        _document("BM.GPU.H200.8", "BM.GPU.H200-NC.8", "BM.GPU.B200.8"),
-        ports=(
-            PresetPort("0000:0c:00.0", (0,), "mlx5_0", "rdma0"),
-            PresetPort("0000:2a:00.0", (1,), "mlx5_3", "rdma1"),
-            PresetPort("0000:41:00.0", (2,), "mlx5_4", "rdma2"),
-            PresetPort("0000:58:00.0", (3,), "mlx5_5", "rdma3"),
-            PresetPort("0000:86:00.0", (4,), "mlx5_6", "rdma4"),
-            PresetPort("0000:a5:00.0", (5,), "mlx5_9", "rdma5"),
-            PresetPort("0000:bd:00.0", (6,), "mlx5_10", "rdma6"),
-            PresetPort("0000:d5:00.0", (7,), "mlx5_11", "rdma7"),
-        ),
-        gpus={
-            0: "0000:0f:00.0",
-            1: "0000:2d:00.0",
-            2: "0000:44:00.0",
-            3: "0000:5b:00.0",
-            4: "0000:89:00.0",
-            5: "0000:a8:00.0",
-            6: "0000:c0:00.0",
-            7: "0000:d8:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(
-            PresetOtherPort("vcn0", "0000:1f:00.0"),
-            PresetOtherPort("vcn1", "0000:1f:00.1"),
-            PresetOtherPort("vcn2", "0000:9a:00.0"),
-            PresetOtherPort("vcn3", "0000:9a:00.1"),
-        ),
+        ("0000:1f:00.0", "0000:9a:00.0"),
     ),
-    Preset(
-        ("oci-bm.gpu4.8",),
-        "Oracle Cloud Infrastructure BM.GPU4.8",
-        _document("BM.GPU4.8"),
-        ports=(
-            PresetPort("0000:0c:00.0", (0,), "mlx5_6", "enp12s0f0"),
-            PresetPort("0000:0c:00.1", (0,), "mlx5_7", "enp12s0f1"),
-            PresetPort("0000:16:00.0", (1,), "mlx5_8", "enp22s0f0"),
-            PresetPort("0000:16:00.1", (1,), "mlx5_9", "enp22s0f1"),
-            PresetPort("0000:48:00.0", (2,), "mlx5_0", "enp72s0f0"),
-            PresetPort("0000:48:00.1", (2,), "mlx5_1", "enp72s0f1"),
-            PresetPort("0000:4c:00.0", (3,), "mlx5_2", "enp76s0f0"),
-            PresetPort("0000:4c:00.1", (3,), "mlx5_3", "enp76s0f1"),
-            PresetPort("0000:8a:00.0", (4,), "mlx5_14", "enp138s0f0"),
-            PresetPort("0000:8a:00.1", (4,), "mlx5_15", "enp138s0f1"),
-            PresetPort("0000:94:00.0", (5,), "mlx5_16", "enp148s0f0"),
-            PresetPort("0000:94:00.1", (5,), "mlx5_17", "enp148s0f1"),
-            PresetPort("0000:c3:00.0", (6,), "mlx5_10", "enp195s0f0"),
-            PresetPort("0000:c3:00.1", (6,), "mlx5_11", "enp195s0f1"),
-            PresetPort("0000:d1:00.0", (7,), "mlx5_12", "enp209s0f0"),
-            PresetPort("0000:d1:00.1", (7,), "mlx5_13", "enp209s0f1"),
-        ),
-        gpus={
-            0: "0000:0f:00.0",
-            1: "0000:15:00.0",
-            2: "0000:51:00.0",
-            3: "0000:54:00.0",
-            4: "0000:8d:00.0",
-            5: "0000:92:00.0",
-            6: "0000:d6:00.0",
-            7: "0000:da:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(PresetOtherPort("vcn0", "0000:2d:00.0"),),
-    ),
-    Preset(
+    _shape(
+        ("BM.GPU.H200.8", "BM.GPU.H200-NC.8", "BM.GPU.B200.8"),
+        _RDMA,
         (
-            "oci-bm.gpu.b4.8",
-            "oci-bm.gpu.a100-v2.8",
-            "oci-bm.gpu.gm4.8",
+            (0, "0000:0f:00.0", "0000:0c:00", (0,)),
+            (1, "0000:2d:00.0", "0000:2a:00", (3,)),
+            (2, "0000:44:00.0", "0000:41:00", (4,)),
+            (3, "0000:5b:00.0", "0000:58:00", (5,)),
+            (4, "0000:89:00.0", "0000:86:00", (6,)),
+            (5, "0000:a8:00.0", "0000:a5:00", (9,)),
+            (6, "0000:c0:00.0", "0000:bd:00", (10,)),
+            (7, "0000:d8:00.0", "0000:d5:00", (11,)),
         ),
-        "Oracle Cloud Infrastructure BM.GPU.B4.8, BM.GPU.A100-v2.8, BM.GPU.GM4.8",
-        _document("BM.GPU.B4.8", "BM.GPU.A100-v2.8", "BM.GPU.GM4.8"),
-        ports=(
-            PresetPort("0000:0c:00.0", (0,), "mlx5_5", "enp12s0f0"),
-            PresetPort("0000:0c:00.1", (0,), "mlx5_6", "enp12s0f1"),
-            PresetPort("0000:16:00.0", (1,), "mlx5_7", "enp22s0f0"),
-            PresetPort("0000:16:00.1", (1,), "mlx5_8", "enp22s0f1"),
-            PresetPort("0000:47:00.0", (2,), "mlx5_1", "enp71s0f0"),
-            PresetPort("0000:47:00.1", (2,), "mlx5_2", "enp71s0f1"),
-            PresetPort("0000:4b:00.0", (3,), "mlx5_3", "enp75s0f0"),
-            PresetPort("0000:4b:00.1", (3,), "mlx5_4", "enp75s0f1"),
-            PresetPort("0000:89:00.0", (4,), "mlx5_14", "enp137s0f0"),
-            PresetPort("0000:89:00.1", (4,), "mlx5_15", "enp137s0f1"),
-            PresetPort("0000:93:00.0", (5,), "mlx5_16", "enp147s0f0"),
-            PresetPort("0000:93:00.1", (5,), "mlx5_17", "enp147s0f1"),
-            PresetPort("0000:c3:00.0", (6,), "mlx5_9", "enp195s0f0"),
-            PresetPort("0000:c3:00.1", (6,), "mlx5_10", "enp195s0f1"),
-            PresetPort("0000:d1:00.0", (7,), "mlx5_11", "enp209s0f0"),
-            PresetPort("0000:d1:00.1", (7,), "mlx5_12", "enp209s0f1"),
-        ),
-        gpus={
-            0: "0000:0f:00.0",
-            1: "0000:15:00.0",
-            2: "0000:50:00.0",
-            3: "0000:53:00.0",
-            4: "0000:8c:00.0",
-            5: "0000:91:00.0",
-            6: "0000:d6:00.0",
-            7: "0000:da:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(PresetOtherPort("vcn0", "0000:6b:00.0"),),
+        ("0000:1f:00.0", "0000:1f:00.1", "0000:9a:00.0", "0000:9a:00.1"),
     ),
-    Preset(
-        ("oci-bm.gpu.mi300x.8",),
-        "Oracle Cloud Infrastructure BM.GPU.MI300X.8",
-        _document("BM.GPU.MI300X.8"),
-        ports=(
-            PresetPort("0000:0c:00.0", (0,), "mlx5_0", "enp12s0np0"),
-            PresetPort("0000:2a:00.0", (1,), "mlx5_2", "enp42s0np0"),
-            PresetPort("0000:41:00.0", (2,), "mlx5_3", "enp65s0np0"),
-            PresetPort("0000:58:00.0", (3,), "mlx5_4", "enp88s0np0"),
-            PresetPort("0000:86:00.0", (4,), "mlx5_5", "enp134s0np0"),
-            PresetPort("0000:a5:00.0", (5,), "mlx5_7", "enp165s0np0"),
-            PresetPort("0000:bd:00.0", (6,), "mlx5_8", "enp189s0np0"),
-            PresetPort("0000:d5:00.0", (7,), "mlx5_9", "enp213s0np0"),
+    _shape(
+        ("BM.GPU4.8",),
+        _FUNCTIONS,
+        (
+            (0, "0000:0f:00.0", "0000:0c:00", (6, 7)),
+            (1, "0000:15:00.0", "0000:16:00", (8, 9)),
+            (2, "0000:51:00.0", "0000:48:00", (0, 1)),
+            (3, "0000:54:00.0", "0000:4c:00", (2, 3)),
+            (4, "0000:8d:00.0", "0000:8a:00", (14, 15)),
+            (5, "0000:92:00.0", "0000:94:00", (16, 17)),
+            (6, "0000:d6:00.0", "0000:c3:00", (10, 11)),
+            (7, "0000:da:00.0", "0000:d1:00", (12, 13)),
         ),
-        gpus={
-            0: "0000:11:00.0",
-            1: "0000:2f:00.0",
-            2: "0000:46:00.0",
-            3: "0000:5d:00.0",
-            4: "0000:8b:00.0",
-            5: "0000:aa:00.0",
-            6: "0000:c2:00.0",
-            7: "0000:da:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(PresetOtherPort("vcn0", "0000:1f:00.0"), PresetOtherPort("vcn1", "0000:9a:00.0")),
+        ("0000:2d:00.0",),
     ),
-    Preset(
-        ("oci-bm.gpu.gb200.4",),
-        "Oracle Cloud Infrastructure BM.GPU.GB200.4",
-        _document("BM.GPU.GB200.4"),
-        ports=(
-            PresetPort("0000:03:00.0", (0,), "mlx5_0", "rdma0"),
-            PresetPort("0002:03:00.0", (1,), "mlx5_1", "rdma1"),
-            PresetPort("0010:03:00.0", (2,), "mlx5_3", "rdma2"),
-            PresetPort("0012:03:00.0", (3,), "mlx5_4", "rdma3"),
+    _shape(
+        ("BM.GPU.B4.8", "BM.GPU.A100-v2.8", "BM.GPU.GM4.8"),
+        _FUNCTIONS,
+        (
+            (0, "0000:0f:00.0", "0000:0c:00", (5, 6)),
+            (1, "0000:15:00.0", "0000:16:00", (7, 8)),
+            (2, "0000:50:00.0", "0000:47:00", (1, 2)),
+            (3, "0000:53:00.0", "0000:4b:00", (3, 4)),
+            (4, "0000:8c:00.0", "0000:89:00", (14, 15)),
+            (5, "0000:91:00.0", "0000:93:00", (16, 17)),
+            (6, "0000:d6:00.0", "0000:c3:00", (9, 10)),
+            (7, "0000:da:00.0", "0000:d1:00", (11, 12)),
         ),
-        gpus={
-            0: "0008:01:00.0",
-            1: "0009:01:00.0",
-            2: "0018:01:00.0",
-            3: "0019:01:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(PresetOtherPort("vcn0", "0006:09:00.0"), PresetOtherPort("vcn1", "0016:0b:00.0")),
+        ("0000:6b:00.0",),
     ),
-    Preset(
-        ("oci-bm.gpu.gb200-v2.4",),
-        "Oracle Cloud Infrastructure BM.GPU.GB200-v2.4",
-        _document("BM.GPU.GB200-v2.4"),
-        ports=(
-            PresetPort("0000:03:00.0", (0,), "mlx5_0", "rdma0"),
-            PresetPort("0002:03:00.0", (1,), "mlx5_1", "rdma1"),
-            PresetPort("0010:03:00.0", (2,), "mlx5_4", "rdma2"),
-            PresetPort("0012:03:00.0", (3,), "mlx5_5", "rdma3"),
+    _shape(
+        ("BM.GPU.MI300X.8",),
+        _PORTS,
+        (
+            (0, "0000:11:00.0", "0000:0c:00", (0,)),
+            (1, "0000:2f:00.0", "0000:2a:00", (2,)),
+            (2, "0000:46:00.0", "0000:41:00", (3,)),
+            (3, "0000:5d:00.0", "0000:58:00", (4,)),
+            (4, "0000:8b:00.0", "0000:86:00", (5,)),
+            (5, "0000:aa:00.0", "0000:a5:00", (7,)),
+            (6, "0000:c2:00.0", "0000:bd:00", (8,)),
+            (7, "0000:da:00.0", "0000:d5:00", (9,)),
         ),
-        gpus={
-            0: "0008:01:00.0",
-            1: "0009:01:00.0",
-            2: "0018:01:00.0",
-            3: "0019:01:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(PresetOtherPort("vcn0", "0006:03:00.0"), PresetOtherPort("vcn1", "0006:03:00.1")),
+        ("0000:1f:00.0", "0000:9a:00.0"),
     ),
-    Preset(
-        ("oci-bm.gpu.gb200-v3.4",),
-        "Oracle Cloud Infrastructure BM.GPU.GB200-v3.4",
-        _document("BM.GPU.GB200-v3.4"),
-        ports=(
-            PresetPort("0000:03:00.0", (1,), "mlx5_0", "rdma0"),
-            PresetPort("0000:03:00.1", (1,), "mlx5_1", "rdma1"),
-            PresetPort("0002:03:00.0", (0,), "mlx5_2", "rdma2"),
-            PresetPort("0002:03:00.1", (0,), "mlx5_3", "rdma3"),
-            PresetPort("0010:03:00.0", (3,), "mlx5_5", "rdma4"),
-            PresetPort("0010:03:00.1", (3,), "mlx5_6", "rdma5"),
-            PresetPort("0012:03:00.0", (2,), "mlx5_7", "rdma6"),
-            PresetPort("0012:03:00.1", (2,), "mlx5_8", "rdma7"),
+    _shape(
+        ("BM.GPU.GB200.4",),
+        _RDMA,
+        (
+            (0, "0008:01:00.0", "0000:03:00", (0,)),
+            (1, "0009:01:00.0", "0002:03:00", (1,)),
+            (2, "0018:01:00.0", "0010:03:00", (3,)),
+            (3, "0019:01:00.0", "0012:03:00", (4,)),
         ),
-        gpus={
-            0: "0008:06:00.0",
-            1: "0009:06:00.0",
-            2: "0018:06:00.0",
-            3: "0019:06:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(PresetOtherPort("vcn0", "0006:09:00.0"), PresetOtherPort("vcn1", "0016:0b:00.0")),
+        ("0006:09:00.0", "0016:0b:00.0"),
     ),
-    Preset(
-        ("oci-bm.gpu.gb300.4",),
-        "Oracle Cloud Infrastructure BM.GPU.GB300.4",
-        _document("BM.GPU.GB300.4"),
-        ports=(
-            PresetPort("0000:03:00.0", (1,), "mlx5_0", "rdma0"),
-            PresetPort("0000:03:00.1", (1,), "mlx5_1", "rdma1"),
-            PresetPort("0002:03:00.0", (0,), "mlx5_2", "rdma2"),
-            PresetPort("0002:03:00.1", (0,), "mlx5_3", "rdma3"),
-            PresetPort("0010:03:00.0", (3,), "mlx5_5", "rdma4"),
-            PresetPort("0010:03:00.1", (3,), "mlx5_6", "rdma5"),
-            PresetPort("0012:03:00.0", (2,), "mlx5_7", "rdma6"),
-            PresetPort("0012:03:00.1", (2,), "mlx5_8", "rdma7"),
+    _shape(
+        ("BM.GPU.GB200-v2.4",),
+        _RDMA,
+        (
+            (0, "0008:01:00.0", "0000:03:00", (0,)),
+            (1, "0009:01:00.0", "0002:03:00", (1,)),
+            (2, "0018:01:00.0", "0010:03:00", (4,)),
+            (3, "0019:01:00.0", "0012:03:00", (5,)),
         ),
-        gpus={
-            0: "0008:06:00.0",
-            1: "0009:06:00.0",
-            2: "0018:06:00.0",
-            3: "0019:06:00.0",
-        },
-        link_layer="ethernet",
-        other_ports=(PresetOtherPort("vcn0", "0007:01:00.0"), PresetOtherPort("vcn1", "0017:01:00.0")),
+        ("0006:03:00.0", "0006:03:00.1"),
+    ),
+    _shape(
+        ("BM.GPU.GB200-v3.4",),
+        _RDMA,
+        _GB300,
+        ("0006:09:00.0", "0016:0b:00.0"),
+    ),
+    _shape(
+        ("BM.GPU.GB300.4",),
+        _RDMA,
+        _GB300,
+        ("0007:01:00.0", "0017:01:00.0"),
     ),
 )

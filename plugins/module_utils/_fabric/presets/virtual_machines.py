@@ -25,21 +25,14 @@ def _azure(file: str) -> Document:
     )
 
 
+_AZURE_PORTS = tuple([PresetPort("%04x:00:00.0" % domain) for domain in range(0x101, 0x109)])
+
 PRESETS = (
     Preset(
         ("azure-nd-h100-v5",),
         "Azure ND H100 v5 (NDv5)",
         _azure("topology/ndv5-topo.xml"),
-        ports=(
-            PresetPort("0101:00:00.0"),
-            PresetPort("0102:00:00.0"),
-            PresetPort("0103:00:00.0"),
-            PresetPort("0104:00:00.0"),
-            PresetPort("0105:00:00.0"),
-            PresetPort("0106:00:00.0"),
-            PresetPort("0107:00:00.0"),
-            PresetPort("0108:00:00.0"),
-        ),
+        ports=_AZURE_PORTS,
         link_layer="infiniband",
     ),
     Preset(
@@ -47,16 +40,7 @@ PRESETS = (
         "Azure ND A100 v4 (NDv4)",
         _azure("topology/ndv4-topo.xml"),
         # In the order of PCI addresses: the file orders them by processor.
-        ports=(
-            PresetPort("0101:00:00.0"),
-            PresetPort("0102:00:00.0"),
-            PresetPort("0103:00:00.0"),
-            PresetPort("0104:00:00.0"),
-            PresetPort("0105:00:00.0"),
-            PresetPort("0106:00:00.0"),
-            PresetPort("0107:00:00.0"),
-            PresetPort("0108:00:00.0"),
-        ),
+        ports=_AZURE_PORTS,
         link_layer="infiniband",
     ),
     Preset(
@@ -69,16 +53,7 @@ PRESETS = (
             "undated",
             "2026-11-29",
         ),
-        ports=(
-            PresetPort("0000:01:02.0", rdma="mlx5_0"),
-            PresetPort("0000:02:02.0", rdma="mlx5_1"),
-            PresetPort("0000:03:02.0", rdma="mlx5_2"),
-            PresetPort("0000:04:02.0", rdma="mlx5_3"),
-            PresetPort("0000:05:02.0", rdma="mlx5_4"),
-            PresetPort("0000:06:02.0", rdma="mlx5_5"),
-            PresetPort("0000:07:02.0", rdma="mlx5_6"),
-            PresetPort("0000:08:02.0", rdma="mlx5_7"),
-        ),
+        ports=tuple([PresetPort("0000:%02x:02.0" % (at + 1), rdma="mlx5_%d" % at) for at in range(8)]),
         link_layer="ethernet",
     ),
 )

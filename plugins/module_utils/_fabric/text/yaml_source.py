@@ -117,6 +117,20 @@ class Document:
                 break
         return (line, column) if line else (1, 1)
 
+    def written(self, path: Path) -> Path:
+        """Return the path without the parts below a text, because a text such as ``preset`` has no keys."""
+        value: Value = self.root
+        for at, part in enumerate(path):
+            if isinstance(value, Scalar) and not value.null:
+                return path[:at]
+            if isinstance(value, Mapping) and isinstance(part, str) and part in value.entries:
+                value = value.entries[part][1]
+            elif isinstance(value, Sequence) and isinstance(part, int) and part < len(value.items):
+                value = value.items[part]
+            else:
+                break
+        return path
+
 
 class _Stop(Exception):
     """Reading the text cannot continue. The finding has been reported."""

@@ -121,6 +121,11 @@ class NicFamily(t.NamedTuple):
         return self.layers[FIRMWARE].level == MANAGED
 
     @property
+    def keeps_names(self) -> bool:
+        """Whether RDMA devices keep the names of their driver, because libraries look for ``rdma_name``."""
+        return self.layers[RDMA].level != MANAGED
+
+    @property
     def has_driver_packages(self) -> bool:
         """Whether Railyard installs the vendor's driver from packages."""
         return self.layers[DRIVER].level == MANAGED

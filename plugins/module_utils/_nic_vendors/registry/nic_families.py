@@ -10,8 +10,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.broad
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.intel.family import HABANALABS, IRDMA
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
-    MANAGED,
-    RDMA,
     NicFamily,
     QosDefaults,
 )
@@ -33,7 +31,7 @@ def qos_defaults(nic: str | None) -> QosDefaults | None:
     return family.qos_defaults if family else None
 
 
-def keeps_name(device: str) -> bool:
-    """Return whether an RDMA device has the kernel's name of a family whose devices are not renamed, such as hbl_0."""
-    kept = (family.rdma_name.rstrip("N") for family in FAMILIES.values() if family.layers[RDMA].level != MANAGED)
-    return any(device.startswith(stem) and device[len(stem) :].isdigit() for stem in kept)
+def keeps_names(nic: str | None) -> bool:
+    """Return whether the RDMA devices of a family keep the names of their driver; False: unknown, or no family."""
+    family = FAMILIES.get(nic or "")
+    return family is not None and family.keeps_names

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
@@ -33,7 +35,10 @@ def numbers(system: System) -> dict[str, int]:
     found: dict[str, int] = {}
     count = 0
     for node in sorted(int(name) for name in system.listdir(NODES) if name.isdigit()):
-        text = system.read("%s/%d/properties" % (NODES, node)) or ""
+        text = ""
+        # amdkfd denies GPUs that the device cgroup excludes, also to root. ROCm does not count them.
+        with contextlib.suppress(RailyardError):
+            text = system.read("%s/%d/properties" % (NODES, node)) or ""
         values = {key: int(value) for key, value in re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE)}
         if values.get("simd_count"):
             place = values.get("location_id", 0)

@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Port, Profile
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 
 
 def _ports(first: str, second: str, more: str = "") -> str:
@@ -93,8 +94,9 @@ def _profile_gpus(fabric: Fabric, variant: Variant, report: Report) -> None:
     profile, bases = variant.profile, _bases(fabric)
     compute = {rail.name for rail in fabric.compute_rails}
     published = profile.preset.path if profile.preset else None
-    servers: dict[int, tuple[str, bool]] = {}
-    twice: list[tuple[Path, str]] = []
+    # GPU -> the rails that serve it, and whether the preset has this
+    servers: dict[int, dict[str, bool]] = {}
+    twice: dict[int, Path] = {}
     for port in variant.ports.values():
         if port.rail not in bases:
             continue  # the undefined rail is reported already
@@ -104,12 +106,14 @@ def _profile_gpus(fabric: Fabric, variant: Variant, report: Report) -> None:
         # A storage port can be near a GPU whose traffic with others takes a compute rail.
         from_preset = published is not None and path[: len(published)] == published
         for gpu in known if port.rail in compute else ():
-            first, both = servers.setdefault(gpu, (base, from_preset))
-            if first != base and not (both and from_preset):
-                twice.append((path, "GPU %d is served by %s and by %s" % (gpu, first, base)))
+            rails = servers.setdefault(gpu, {})
+            if any(other != base for other in rails) and not (from_preset and all(rails.values())):
+                twice.setdefault(gpu, path)
+            rails.setdefault(base, from_preset)
     if twice:
-        path, message = twice[0]
-        more = "; so are %d more" % (len(twice) - 1) if len(twice) > 1 else ""
+        gpu, path = next(iter(twice.items()))
+        message = "GPU %d is served by several rails: %s" % (gpu, first_of([*servers[gpu]], 3))
+        more = "; also %s" % count(len(twice) - 1, "other GPU") if len(twice) > 1 else ""
         remedy = "keep it on the nearer rail; if all are equally near, suppress this finding under lint"
         report.add(GPU_TWICE, path, message + more, remedy)
     idle = [gpu for gpu in sorted(profile.gpus or ()) if gpu not in servers]

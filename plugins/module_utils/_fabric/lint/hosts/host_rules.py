@@ -25,7 +25,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.nccl_settings import GID_VERSION
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.nccl_settings import (
+    GID_VERSION,
+    RailNumbers,
+    rail_numbers,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import cell
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_driver
 
@@ -284,13 +288,14 @@ def _nccl(fabric: Fabric, variants: Variants, report: Report) -> None:
     """
     compute = fabric.compute_rails
     balanced = any(rail.device_planes > 1 for rail in compute)
+    numbers = rail_numbers(fabric, variants)
     for variant, ports in variants.tables():
         version = host_model.nccl_version(variant.host)
         found = [(rail, ports[rail.name]) for rail in compute if rail.name in ports]
         if balanced or len(found) > _OLD_DEVICES:
             _count(variant, version, found, report)
         if version and version >= nccl_hca.RAIL_VERSION:
-            _length(fabric, variant, found, report)
+            _length(fabric, variant, numbers, found, report)
             _shared(found, report)
             _order(variant, found, report)
         if version and version < GID_VERSION and ports is variant.ports:
@@ -347,12 +352,12 @@ LENGTH = rule(
 )
 
 
-def _length(fabric: Fabric, variant: Variant, ports: Ports, report: Report) -> None:
+def _length(fabric: Fabric, variant: Variant, numbers: RailNumbers, ports: Ports, report: Report) -> None:
     """Report a value of NCCL_IB_HCA that is longer than NCCL reads. The agent has no file: it sets the environment."""
     if facts_of(fabric.provider).slots and not host_model.value(variant.host, host_model.NCCL, "file", True):
         return
     named = [
-        nccl_hca.HcaPort(port.rdma, number or 1, rail.base_number, rail.plane if rail.planes > 1 else None)
+        nccl_hca.HcaPort(port.rdma, number or 1, **numbers[id(variant), rail.name])
         for rail, port in ports
         if port.rdma
         for number in _numbers(port)

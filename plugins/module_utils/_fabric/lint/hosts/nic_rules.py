@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
@@ -15,13 +17,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
     ECN,
     MANAGED,
     QOS,
-    RDMA,
     NicFamily,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import (
-    FAMILIES,
-    keeps_name,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
     INSTALLED,
     of_kind,
@@ -158,6 +156,7 @@ KEPT_NAME = rule(
 
 
 def _devices(variant: Variant, family: NicFamily, report: Report) -> None:
+    kernel_name = re.compile(family.rdma_name.replace("N", r"\d+") + r"\Z")
     for port in variant.ports.values():
         place = port.paths.get("rdma", port.path)
         if port.rdma_port is not None and port.rdma_port > family.rdma_ports:
@@ -168,7 +167,7 @@ def _devices(variant: Variant, family: NicFamily, report: Report) -> None:
                 "s" if family.rdma_ports > 1 else "",
             )
             report.add(RDMA_PORT, place, message, "remove the number of the port, or correct nic")
-        if port.rdma and family.layers[RDMA].level != MANAGED and not (port.netdev and keeps_name(port.rdma)):
+        if port.rdma and family.keeps_names and not (port.netdev and kernel_name.match(port.rdma)):
             message = "libraries for %s look for the name %s" % (family.title, family.rdma_name)
             remedy = 'identify the port by netdev, and write the kernel\'s name or none: rdma: "hbl_0:22"'
             report.add(KEPT_NAME, place, message, remedy)

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     INFINIBAND,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Port, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import ACTIVE_BACKUP, LACP
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
@@ -39,6 +40,12 @@ TWICE = rule(
     "RY442 duplicate-plane: Two planes with the same RDMA port or function",
     _first("rdma: mlx5_gpu01, planes: [3, 3]"),
     _first("rdma: mlx5_gpu01, planes: [3, 6]"),
+)
+
+TWO_NAMES = rule(
+    "RY448 plane-with-two-names: Function with one name at the port and another at its plane",
+    _first('rdma: mlx5_gpu01, planes: [{pci: "0000:0b:00.0", netdev: nic1}, {pci: "0000:0b:00.1"}]'),
+    _first('rdma: mlx5_gpu01, planes: [{pci: "0000:0b:00.0", netdev: enp11s0f0np0}, {pci: "0000:0b:00.1"}]'),
 )
 
 NAMELESS = rule(
@@ -73,6 +80,25 @@ CARDS = rule(
     _first('rdma: mlx5_gpu01, planes: [{pci: "0000:0b:00.0"}, {pci: "0000:0b:00.1"}]'),
     WARNING,
     why="Planes belong to one NIC. For several NICs per rail, use nics.",
+)
+
+_BACKUP = """
+fabric: {name: ai, attachment: host, provider: none, mtu: 4200}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, planes: {count: 2, balancing: hardware}}
+profiles:
+  hgx:
+    ports:
+      gpu01: {bond: {name: bond0, mode: %s, members: [{pci: "0000:0b:00.0"}, {pci: "0000:0b:00.1"}]}}
+"""
+
+BACKUP = rule(
+    "RY447 planes-of-backup-bond: Planes on a bond that uses one member at a time",
+    _BACKUP % "active-backup",
+    _BACKUP % "802.3ad",
+    WARNING,
+    why="The members of the bond are the planes. In the mode active-backup, the other planes have no traffic until the"
+    " active one fails.",
 )
 
 
@@ -123,6 +149,10 @@ def _check(rail: Rail, port: Port, report: Report) -> None:
         )
         report.add(NUMBER, path, message, "list %d, in the order of the planes" % rail.device_planes)
     if port.bond:
+        if rail.device_planes > 1 and port.bond.mode == ACTIVE_BACKUP:
+            message = "the planes of %s are members of %s, which uses one at a time" % (port.rail, port.bond.name)
+            remedy = "set mode: %s, or remove planes from %s if the bond is for redundancy" % (LACP, rail.base)
+            report.add(BACKUP, path + ("mode",), message, remedy)
         return
     if port.vlan and port.functions != (port,):
         message = "the functions of planes are listed below a VLAN of %s" % port.rail
@@ -148,6 +178,14 @@ def _duplicates(port: Port, report: Report) -> None:
                 message = "planes %d and %d of %s have the same %s" % (first, at, port.rail, key)
                 report.add(TWICE, port.paths.get("planes", port.path) + (at - 1,), message, "correct one of them")
                 break
+        same = function and port.pci and function.pci == port.pci
+        if function and same and port.netdev and function.netdev not in (None, port.netdev):
+            message = "%s is %s at the port of %s, and %s at plane %d" % (
+                *(port.pci, port.netdev, port.rail, function.netdev),
+                at,
+            )
+            place = port.paths.get("planes", port.path) + (at - 1, "netdev")
+            report.add(TWO_NAMES, place, message, "write one name at both places, or remove netdev from the plane")
 
 
 def _supported(fabric: Fabric, variant: Variant, rail: Rail, port: Port, report: Report) -> None:

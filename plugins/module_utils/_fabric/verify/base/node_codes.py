@@ -361,7 +361,7 @@ NODE_CODES = (
         drift=False,
     ),
     Code(
-        *("RV448", "imex-mismatch", "qos", "the IMEX daemon differs from the plan"),
+        *("RV448", "imex-mismatch", "qos", "the IMEX daemon is not as planned"),
         cause="the service nvidia-imex or its nodes file was changed by hand or by a package",
         remedy="set IMEX",
         after=(),

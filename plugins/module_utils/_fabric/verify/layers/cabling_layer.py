@@ -75,7 +75,9 @@ def cabling(run: Run) -> None:
     if mute:
         run.why_not["cabling"] = "%d ports receive no LLDP" % mute + only_lldp
     _against_plan(run, ports, heard)
-    _described_addresses(run, ports, heard)
+    members = [(place, row) for place, rows in bonds.items() for row in rows.values()]
+    each_plane = [(place, row) for place, by_plane in planes.items() for row in by_plane.values()]
+    _described_addresses(run, ports, [*heard.items(), *members, *each_plane])
     _against_neighbours(run, ports, heard, networks)
     _bonds(run, ports, bonds)
     _planes(run, ports, planes)
@@ -111,13 +113,13 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
             run.fail("RV704", node, rail, "leaf port", expected=_planned(port), found=found)
 
 
-def _described_addresses(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
+def _described_addresses(run: Run, ports: t.Mapping[Place, Row], heard: t.Iterable[tuple[Place, Row]]) -> None:
     """Warn about an address in an LLDP port description that is not the planned one of the leaf.
 
     Intel's network-operator (README.md, L3 mode, 2026-08-17) sets the addresses of Gaudi from such a description, for
     example ``no-alert 10.200.10.2/30``. It is only a text, so it never causes a failure.
     """
-    for (node, rail), row in heard.items():
+    for (node, rail), row in heard:
         described = _interface(row["port_description"])
         if rail not in run.rails or described is None or not run.look("cabling", node, rail):
             continue
@@ -125,7 +127,8 @@ def _described_addresses(run: Run, ports: t.Mapping[Place, Row], heard: t.Mappin
         leaf, address = (port.get("leaf") or {}).get("address" + suffix), port.get("address" + suffix)
         expected = "%s/%s" % (leaf, str(address).partition("/")[2])
         if leaf and address and described != ipaddress.ip_interface(expected):
-            run.warn("RV706", node, rail, "address of the leaf port", expected=expected, found=str(described))
+            what = "address of the leaf port of %s" % row["netdev"]
+            run.warn("RV706", node, rail, what, expected=expected, found=str(described))
 
 
 def _interface(description: str | None) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
