@@ -51,9 +51,9 @@ class ActionModule(ControllerAction):
         directory = _fabric_files.shown_path(options["report_dir"]) if options["report_dir"] else ""
         result: dict[str, t.Any] = {
             "changed": False,
-            "table": plan_tables.as_table(document, options["rows"], directory),
-            "leaf_table": plan_tables.leaf_table(document, options["rows"], directory),
-            "findings": finding_report.as_table([(path, outcome.findings)]),
+            "table": plan_tables.as_table(document, options["rows"], directory, _output.width()),
+            "leaf_table": plan_tables.leaf_table(document, options["rows"], directory, _output.width()),
+            "findings": finding_report.as_table([(path, outcome.findings)], _output.width()),
             "counts": plan_tables.counts(document),
             "outlook": plan_outlook.lines(document),
             "diff_counts": None,
@@ -93,7 +93,7 @@ class ActionModule(ControllerAction):
         ]
         result.update(
             diff_counts=numbers,
-            diff_table=plan_diff.as_table(changes, against),
+            diff_table=plan_diff.as_table(changes, against, _output.width()),
             diff_summary=plan_diff.summary(changes, against),
             passed=not unwanted,
         )

@@ -21,8 +21,10 @@ Row = t.Dict[str, t.Any]
 _ROWS = "rows"
 # A note of each node that was read: what its partners need of it (``probe_targets.probe_node``).
 NODE = "node"
-# Notes of the whole run: the token of the run, and its pairs.
-ALL, RUN, PAIRS = "", "run", "pairs"
+# Why a node could not be reached, and how the run ends on a host: a failed or unreachable result.
+LOST, END = "lost", "end"
+# Notes of the whole run: its nodes, its token, and its pairs.
+ALL, NODES, RUN, PAIRS = "", "nodes", "run", "pairs"
 # The run of check mode, and its note of each node: what the node would change.
 PREVIEW = "preview"
 

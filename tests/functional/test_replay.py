@@ -58,7 +58,7 @@ def test_a_node_as_planned_has_few_results_and_executions(
 def test_all_rounds_of_verify_are_proven_with_three_results_per_node(directory: Path) -> None:
     done = play(directory, "verify")
     assert done.status == 0, done.output
-    assert "8 of 8 rails proven between %d nodes" % NODES in done.output
+    assert "%d of %d ports proven" % (8 * NODES, 8 * NODES) in done.output
     # the node is read, its prober is started, and its results are collected, whatever the number of rounds
     assert done.executions == {"rail_info": NODES, "rail_host": NODES, "rail_probe": 2 * NODES}
     per_node = [task["task"] for task in done.tasks if task["results"] >= NODES]

@@ -17,7 +17,6 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import (
-    next_steps,
     report_context,
     report_documents,
     report_page,
@@ -37,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     STATE,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import next_steps
 from tests import work
 from tests.browser.samples import BEGAN, Sample
 from tests.unit.fabric.test_verify import HARMS, swapped

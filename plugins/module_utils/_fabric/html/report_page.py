@@ -28,7 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matri
     matrix,
     rails_ok,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import anchors, steps
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.page_style import SHEET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_tables import BANDWIDTH, short, spreads
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material, took
@@ -39,6 +38,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
     OK,
     PLAYS,
     VERIFY,
+    LintFinding,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import when
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import head
@@ -46,6 +46,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.top
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.next_steps import (
+    Judged,
+    Step,
+    anchors,
+    steps,
+)
 
 # Maximum number of steps in the summary for a terminal.
 _MAX_STEPS = 5
@@ -67,7 +73,12 @@ class Report:
     def __init__(self, material: Material) -> None:
         self.material = material
         self.grid = grid(material.plan, material.judged)
-        self.steps = steps(material.plan, material.findings or (), list(material.verdicts.values()))
+        verdicts = [
+            Judged(each.kind, [layer.name for layer in each.layers], each.failures)
+            for each in material.verdicts.values()
+        ]
+        errors = [_of_finding(each) for each in material.findings or () if each.severity == ERROR]
+        self.steps = errors + steps(material.plan["nodes"], verdicts)
 
     @property
     def state(self) -> str:
@@ -141,6 +152,13 @@ class Report:
             "Topology",
             [region("Picture of units, leaves, rails, nodes and GPUs", picture, class_="scroll picture")],
         )
+
+
+def _of_finding(finding: LintFinding) -> Step:
+    """Return the step of an error of the fabric file."""
+    place = "%s:%s" % (finding.file, finding.line) if finding.line else finding.file
+    title = "%s: %s" % (finding.place, finding.message) if finding.place else finding.message
+    return Step("lint", finding.code, title, (), (), (), (), finding.remedy, [(place, "")], "", (), name=finding.name)
 
 
 def _bare(root: xml.Element) -> xml.Element:
