@@ -50,8 +50,8 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
     columns = [[head[at]] + [row[at] for row in cells] for at in used]
     widths = _fit(columns, width - len(indent))
     if sum(widths) + GAP * (len(widths) - 1) > width - len(indent):
-        texts = ((" " * GAP).join(filter(None, row)) for row in zip(*columns))
-        return [indent + line for text in texts for line in wrapped(text, width - len(indent), 2 * GAP * " ")]
+        rows_as_text = ((" " * GAP).join(filter(None, row)) for row in zip(*columns))
+        return [indent + line for text in rows_as_text for line in wrapped(text, width - len(indent), 2 * GAP * " ")]
     right = [all(_NUMBER.match(text) for text in column[1:]) for column in columns]
     lines: list[str] = []
     for row in zip(*columns):
