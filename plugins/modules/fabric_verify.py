@@ -130,7 +130,7 @@ headline:
     - With O(kind=drift), it counts nodes.
   returned: success, unless O(part) names a part
   type: str
-  sample: 243 of 256 ports proven; 5 failed on 4 nodes; 8 unknown: hgx-5 does not answer
+  sample: '243 of 256 ports proven; 5 failed on 4 nodes; 8 unknown: hgx-5 does not answer'
 provider:
   description: The provider of the fabric.
   returned: success, unless O(part) names a part
