@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS, HOST
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadTemplate, Template
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 _SHORT_FORMS = ("pods", "pods6", "gateway", "gateway6")
@@ -47,7 +47,7 @@ class ActionModule(ControllerAction):
             "text": outcome.text,
             "findings": [finding.as_dict() for finding in outcome.findings],
             "counts": discovery.counts(outcome.findings),
-            "table": discovery.as_table(outcome.findings),
+            "table": discovery.as_table(outcome.findings, _output.width()),
             "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
             "summary": discovery.summary(outcome),
         }

@@ -11,7 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.version im
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report, preset_tables
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # A worker uses a processor for 0.06 s to 0.08 s per node (docs/benchmarks.md), and waits for the node for the rest of a
@@ -58,7 +58,7 @@ class ActionModule(ControllerAction):
             "counts": numbers,
             "worst": finding_report.worst(checked),
             "passed": not numbers["error"] and not (options["strict"] and numbers["warning"]),
-            "table": finding_report.as_table(checked),
+            "table": finding_report.as_table(checked, _output.width()),
             "summary": finding_report.summary(checked),
             "forks": recommended_forks(nodes, processors),
             "forks_advice": forks_advice(self._forks, nodes, processors),

@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Endings of files in a directory that may contain manifests or configure interfaces. A file that is given itself may
@@ -48,7 +48,7 @@ class ActionModule(ControllerAction):
             "text": outcome.text,
             "findings": [found.as_dict() for found in outcome.findings],
             "counts": import_run.counts(outcome.findings),
-            "table": import_run.as_table(outcome.findings),
+            "table": import_run.as_table(outcome.findings, _output.width()),
             "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
             "summary": import_run.summary(outcome),
             "patches": [],

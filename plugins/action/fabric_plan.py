@@ -14,10 +14,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report imp
     finding_report,
     guid_files,
     plan_diff,
+    plan_outlook,
     plan_tables,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output, _this_run
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Maximum bytes of the file of an earlier plan, ten times that of a plan of 8,192 nodes.
@@ -49,10 +51,11 @@ class ActionModule(ControllerAction):
         directory = _fabric_files.shown_path(options["report_dir"]) if options["report_dir"] else ""
         result: dict[str, t.Any] = {
             "changed": False,
-            "table": plan_tables.as_table(document, options["rows"], directory),
-            "leaf_table": plan_tables.leaf_table(document, options["rows"], directory),
-            "findings": finding_report.as_table([(path, outcome.findings)]),
+            "table": plan_tables.as_table(document, options["rows"], directory, _output.width()),
+            "leaf_table": plan_tables.leaf_table(document, options["rows"], directory, _output.width()),
+            "findings": finding_report.as_table([(path, outcome.findings)], _output.width()),
             "counts": plan_tables.counts(document),
+            "outlook": plan_outlook.lines(document),
             "diff_counts": None,
             "diff_table": None,
             "passed": True,
@@ -70,6 +73,11 @@ class ActionModule(ControllerAction):
                 _keep(options, files, result)
             result["files"] = _fabric_files.write(options["report_dir"], files, check)
             result["changed"] = any(file["changed"] for file in result["files"])
+        if options["against"]:
+            result["outlook"].append(result["diff_summary"])
+        if result["passed"] and not _this_run.in_awx():
+            inventory = _fabric_files.inventory(path)
+            result["outlook"].append("next: %s --check" % command(playbook("hosts"), inventory))
         return result
 
     def _compare(
@@ -85,7 +93,7 @@ class ActionModule(ControllerAction):
         ]
         result.update(
             diff_counts=numbers,
-            diff_table=plan_diff.as_table(changes, against),
+            diff_table=plan_diff.as_table(changes, against, _output.width()),
             diff_summary=plan_diff.summary(changes, against),
             passed=not unwanted,
         )

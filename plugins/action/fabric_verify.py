@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
 import time
 import typing as t
-
-from ansible.utils.display import Display
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
     DRIFT,
+    EARLIER,
     VERIFY,
     NodeReport,
 )
@@ -34,12 +35,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     _fabric_files,
+    _output,
     _planned,
     _run_history,
     _verify_parts,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
-from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import ALL, NODE, PAIRS, Spool
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import (
+    ALL,
+    END,
+    LOST,
+    NODE,
+    NODES,
+    PAIRS,
+    Spool,
+)
 
 _PREFIX = "Task failed: "
 # Options of the role nccl that override the plan.
@@ -58,14 +68,14 @@ class ActionModule(ControllerAction):
     SPEC: t.Mapping[str, t.Any] = {
         "kind": {"type": "str", "choices": [VERIFY, DRIFT], "default": VERIFY},
         "run": {"type": "str"},
-        "nodes": {"type": "list", "elements": "str", "required": True},
+        "nodes": {"type": "list", "elements": "str", "default": []},
         "layers": {"type": "list", "elements": "str", "choices": list(LAYERS), "default": []},
         "rails": {"type": "list", "elements": "str", "default": []},
         "began": {"type": "float"},
         "budget": {"type": "float"},
         "share": {"type": "float", "default": SHARE},
         "unproven_allowed": {"type": "bool", "default": False},
-        "states": {"type": "bool", "default": True},
+        "thorough": {"type": "bool", "default": True},
         "cluster": {"type": "dict"},
         "file": {"type": "path"},
         "report_dir": {"type": "path", "required": True},
@@ -81,9 +91,9 @@ class ActionModule(ControllerAction):
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         """Return the verdict, and write its files. Of a part, only keep what the nodes reported."""
         parts = self._parts(options) if options["part"] == node_parts.JUDGE else []
-        names = [name for each in parts for name in each.head["nodes"]] or options["nodes"]
         spool = Spool(options["run"] or "")
-        hosts = {name: self._vars["hostvars"].raw_get(name) for name in names}
+        names = [name for each in parts for name in each.head["nodes"]] or options["nodes"] or spool.noted(ALL, NODES)
+        hosts = {name: self._vars["hostvars"].raw_get(name) for name in names or ()}
         unknown_nodes = [name for name, variables in hosts.items() if "railyard_node" not in variables]
         if unknown_nodes:
             remedy = "use the inventory with the fabric file (-i), and its nodes"
@@ -105,10 +115,10 @@ class ActionModule(ControllerAction):
             left = {"began": began, "pairs": pairs, "pod_pairs": pod_pairs}
             return self._leave(options, spool, reported, left, check)
         reports = [
-            _node_report(name, variables, reported[name], options["states"]) for name, variables in hosts.items()
+            _node_report(name, variables, reported[name], options["thorough"]) for name, variables in hosts.items()
         ]
         requested = (options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed"))
-        asked = Asked(names, *requested, **self._tags())
+        asked = Asked(names, *requested, **self._tags())._replace(thorough=options["thorough"])
         verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
         began = min([began, *(each.head["began"] for each in parts)])
         about = {
@@ -124,18 +134,26 @@ class ActionModule(ControllerAction):
             written_files = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
         except RailyardError:
             # the verdict is shown even if the file cannot be written
-            Display().display("\n".join(verify_output.lines(verdict, verdict_document)))
+            _output.print_lines(verify_output.lines(verdict, verdict_document, _output.width()), verdict.ok)
             raise
         for each in parts if not check else ():
             each.remove()
-        lines = verify_output.lines(verdict, verdict_document, written_files[0]["path"])
+        written = [each["path"] for each in written_files]
+        self._end(spool, verdict, verdict_document["headline"], written[0])
+        ports = verdict_document["ports"]
+        lines = verify_output.lines(
+            verdict, verdict_document, _output.width(), _commands(options["report_dir"], written[0])
+        )
+        _output.show(lines, verdict.ok)
         return {
             "changed": any(each["changed"] for each in written_files),
             "ok": verdict.ok,
+            "headline": verdict_document["headline"],
             "lines": lines,
             "failures": verdict_document["failures"],
             "bad": bad_rails(verdict),
             "cordons": rail_cordons(verdict),
+            "provider": fabric["provider"],
             "counts": {
                 "kind": options["kind"],
                 "ok": verdict.ok,
@@ -144,9 +162,32 @@ class ActionModule(ControllerAction):
                 "rails": len(verdict.run.rails),
                 "rails_proven": verify_output.rails_proven(verdict_document),
                 "rails_unproven": verify_output.rails_unproven(verdict.proof),
+                "ports": ports["planned"],
+                **{"ports_%s" % key: ports[key] for key in ("good", "failed", "unknown")},
+                "nodes": len(verdict.run.reports),
+                "nodes_unread": len(verdict_document["unread"]),
             },
-            "files": [each["path"] for each in written_files],
+            "files": written,
         }
+
+    def _end(self, spool: Spool, verdict: Verdict, headline: str, file: str) -> None:
+        """Note how the run ends on each host of the play: part ``end`` of ``rail_verify`` reads it.
+
+        Nodes that do not answer are unreachable. The control node fails. If the limit excludes it, nodes fail for
+        their own failures.
+        """
+        own = str(self._vars["inventory_hostname"])
+        run = verdict.run
+        lost = {name: each.why for name, each in run.reports.items() if each.info is None and each.code == "RV001"}
+        if not verdict.ok:
+            remedy = "do the steps above; %s has all failures" % _fabric_files.shown_path(file)
+            message = str(RailyardError(headline, run.fabric["name"], remedy))
+            nodes = () if own == "localhost" else {each.node for each in run.failures if each.node} - set(lost)
+            # an innocent node does not fail if others are unreachable
+            for name in nodes or ([] if lost and own != "localhost" else [own]):
+                spool.note(str(name), END, {"failed": True, "msg": message})
+        for name, why in lost.items():
+            spool.note(name, END, {"unreachable": True, "msg": why})
 
     def _tags(self) -> Row:
         return {
@@ -157,7 +198,7 @@ class ActionModule(ControllerAction):
     def _made_by(self, options: t.Mapping[str, t.Any]) -> Row:
         """Return what must be the same in all parts."""
         own = {key: options[key] for key in ("layers", "rails")}
-        about = {"railyard": VERSION, "plan": _digest(options["file"]), "thorough": options["states"]}
+        about = {"railyard": VERSION, "plan": _digest(options["file"]), "thorough": options["thorough"]}
         return {**about, **own, **self._tags()}
 
     def _parts(self, options: t.Mapping[str, t.Any]) -> list[_verify_parts.Written]:
@@ -190,12 +231,23 @@ class ActionModule(ControllerAction):
             "nodes": list(reported),
             **about,
             "links": {name: notes[name] for name in node_parts.links(units)},
+            "lost": sorted(spool.nodes(LOST)),
         }
         done = _verify_parts.write(options["parts_dir"], part, head, reported, check)
         line = "part %s: %d of %d nodes were read; the results are in %s" % (
-            *(part, len(units), len(reported), done["path"]),
+            *(part, len(units), len(reported), _fabric_files.shown_path(done["path"])),
         )
+        _output.show([line])
         return {"changed": done["changed"], "ok": True, "lines": [line], "files": [done["path"]]}
+
+
+def _commands(report_dir: str, file: str) -> verify_output.Commands:
+    """Return the commands that the verdict names, as they are typed in this installation."""
+    inventory = _fabric_files.inventory()
+    report = command(playbook("report"), inventory)
+    if report_dir != "reports":
+        report += " -e report_dir=%s" % shlex.quote(_fabric_files.shown_path(report_dir))
+    return verify_output.Commands(_fabric_files.shown_path(file), report, lambda play: command(play, inventory))
 
 
 def _node_report(name: str, variables: t.Mapping[str, t.Any], reported: Row, states: bool) -> NodeReport:
@@ -205,7 +257,7 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], reported: Row, sta
     unread = NodeReport(name, node, None, {})
     if not info:
         # an earlier play of the run failed on the node, such as one of site.yml
-        return unread._replace(why="it failed earlier in this run and was not read: see its error above")
+        return unread._replace(why="it failed earlier in this run, and was not read", state=EARLIER)
     if "system" not in info:
         return _failed(unread, info)
     try:
@@ -215,7 +267,8 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], reported: Row, sta
     if _UNCOLLECTED in reported:
         # partners may have reached the node, but its own results are missing
         found = _failed(unread._replace(plan=node), reported[_UNCOLLECTED])
-        return found._replace(why="its results were not collected: %s" % found.why)
+        lost = "stopped answering" if found.code == "RV001" else "did not report its results"
+        return found._replace(why="its results were not collected: %s" % found.why, state=lost)
     state = (reported.get(_STATES) or {}) if states else {}
     if state.get("failed") or state.get("unreachable"):
         return _failed(unread._replace(plan=node), state)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules as layers
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching, port_view
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import PREFLIGHT
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import PREVIEW, of_check_mode
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 Row = t.Dict[str, t.Any]
@@ -29,19 +31,56 @@ class ActionModule(ActionBase):
         result: Row = super().run(tmp, task_vars)
         self._vars: t.Mapping[str, t.Any] = task_vars or {}
         options: Row = dict(self._task.args)
+        preview = boolean(options.pop("preview", False)) and bool(self._task.check_mode)
         try:
-            needs: Row = {}
-            if "modules" not in options:
-                problem = self._derive(options, needs)
-                if problem:
-                    return dict(result, **problem)
-            result.update(self._execute_module("railyard.fabric.rail_host", module_args=options, task_vars=task_vars))
-            if "needs" in result:
-                result["needs"].update(needs)
-                if options.get("layers") and "control_node" in result["needs"]:
-                    raise self._control_node()
+            self._run(options, preview, result)
         except RailyardError as error:
-            return dict(result, **error.as_result())
+            result.update(error.as_result())
+        self._add_rails(result)
+        return self._previewed(result) if preview else result
+
+    def _run(self, options: Row, preview: bool, result: Row) -> None:
+        """Run the module, and add its result. Raises :class:`RailyardError`."""
+        needs: Row = {}
+        if "modules" not in options:
+            problem = self._derive(options, needs)
+            if problem:
+                result.update(problem)
+                return
+        if preview:
+            options["preview"] = True
+        result.update(self._execute_module("railyard.fabric.rail_host", module_args=options, task_vars=self._vars))
+        if "needs" in result:
+            result["needs"].update(needs)
+            if options.get("layers") and "control_node" in result["needs"]:
+                raise self._control_node()
+
+    def _add_rails(self, result: Row) -> None:
+        """Add to each change and error of a rail port the rail of the port."""
+        parts = [result, *(result.get("modules") or {}).values()]
+        rows = [row for part in parts for key in ("changes", "errors") for row in part.get(key) or ()]
+        if rows:
+            node = (result.get("needs") or {}).get("node") or self._vars.get("railyard_node") or {}
+            rails = port_view.rails_by_name(node.get("ports") or ())
+            for row in rows:
+                rail = rails.get(str(row.get("port") or row.get("subject")))
+                if rail:
+                    row["rail"] = rail
+
+    def _previewed(self, result: Row) -> Row:
+        """Keep what the node would change for ``fabric_preview``. Return a result that is not failed."""
+        if result.pop("failed", False) and not result.get("errors"):
+            text = str(result.get("msg") or result.get("module_stderr") or "no message").strip()
+            result["errors"] = [{"place": "", "message": text, "remedy": "run again with -vvv"}]
+        result.pop("msg", None)
+        for key, value in (("changed", False), ("needs", {}), ("reboot_required", False), ("reboot_reasons", [])):
+            result.setdefault(key, value)
+        result["preview"] = True
+        keys = ("modules", "errors", "not_judged", "needs", "reboot_reasons", "warnings")
+        of_check_mode().note(self._host(), PREVIEW, {key: result[key] for key in keys if key in result})
+        if not Display().verbosity:
+            for key in ("changes", "modules", "diff"):
+                result.pop(key, None)
         return result
 
     def _derive(self, options: Row, needs: Row) -> Row | None:

@@ -28,18 +28,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned, _verify_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import (
     ALL,
+    LOST,
     NODE,
+    NODES,
     PAIRS,
     RUN,
     Spool,
     plain,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import END as END_NOTE
 
 _INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe", "railyard.fabric.rail_host"
 _PODS = "railyard.fabric.rail_pods"
 # The variables with the result of the part begin, and of kube_pods.
 _BEGUN, _WORKLOAD = "__verify_run", "__verify_workload"
-BEGIN, READ, CHOOSE, START, COLLECT = "begin", "read", "choose", "start", "collect"
+BEGIN, READ, CHOOSE, START, COLLECT, END = "begin", "read", "choose", "start", "collect", "end"
+# Variables of the nodes that the verdict needs: it runs on the control node, which may not have them.
+_FOR_VERDICT = ("budget", "share", "unproven_allowed", "file", "report_dir", "history", "part", "parts_dir", "cordon",
+                "kubernetes_kubeconfig", "kubernetes_context")  # fmt: skip
 # More kinds of notes in the spool: the test pod of a node, its turns, whether its prober was started, and the names of
 # its counters.
 _POD, _TURNS, _STARTED, _COUNTERS = "pod", "turns", "started", "counters"
@@ -71,7 +77,7 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
     SPEC: t.Mapping[str, t.Any] = {
-        "part": {"type": "str", "choices": [BEGIN, READ, CHOOSE, START, COLLECT], "required": True},
+        "part": {"type": "str", "choices": [BEGIN, READ, CHOOSE, START, COLLECT, END], "required": True},
         "nodes": {"type": "list", "elements": "str", "default": []},
     }
 
@@ -82,7 +88,7 @@ class ActionModule(ActionBase):
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
         part = options["part"]
         # a registered result, so that the task of each node has no template
-        self._begun: Row = self._begin() if part == BEGIN else plain(self._vars.get(_BEGUN) or {})
+        self._begun: Row = self._begin() if part == BEGIN else plain(self._noted_run())
         if "run" not in self._begun:
             raise AnsibleActionFail("rail_verify: part begin has not run. Remedy: run playbooks/verify.yml.")
         self._spool = Spool(self._begun["run"])
@@ -94,7 +100,8 @@ class ActionModule(ActionBase):
             elif part == CHOOSE:
                 result.update(self._choose(options["nodes"]))
             else:
-                result.update({READ: self._read, START: self._start, COLLECT: self._collect}[part]())
+                parts = {READ: self._read, START: self._start, COLLECT: self._collect, END: self._end}
+                result.update(parts[part]())
         except RailyardError as error:
             result.update(error.as_result())
         for key, notices in self._notices.items():
@@ -134,7 +141,19 @@ class ActionModule(ActionBase):
             files=thorough and has(_IN_PODS),
             max_rounds=int(self._value("verify_max_rounds")),
         )
+        run["verdict"] = {name: plain(self._value("verify_" + name)) for name in _FOR_VERDICT}
+        Spool(run["run"]).note(ALL, NODES, [str(name) for name in self._vars["ansible_play_hosts_all"]])
         return run
+
+    def _noted_run(self) -> Row:
+        """Return the result of part ``begin``. Nodes of other parts have it only on the control node."""
+        own = self._vars.get(_BEGUN)
+        return own or self._vars["hostvars"].raw_get("localhost").get(_BEGUN) or {}
+
+    def _end(self) -> Row:
+        """Return how the run ends on this host: the verdict has noted it."""
+        ended: Row = self._spool.noted(self._name, END_NOTE) or {}
+        return dict(ended, judged=True) if ended else {}
 
     def _run_name(self) -> str:
         """Return a name that distinguishes the probers of this run from those of other runs, which report it."""
@@ -153,6 +172,7 @@ class ActionModule(ActionBase):
             info = self._execute(_INFO, {"subset": self._parts(), "listen": self._begun["listen"]})
         except AnsibleConnectionFailure as error:
             self._spool.add(self._name, {"info": {"unreachable": True, "msg": str(error)}})
+            self._spool.note(self._name, LOST, str(error))
             raise
         row: Row = {"info": info}
         result: Row = {}
@@ -175,13 +195,8 @@ class ActionModule(ActionBase):
         result: Row = {}
         if self._begun["states"]:
             states = row["states"] = self._states(node)
-            shown = {
-                name: {key: part[key] for key in ("changed", "changes", "diff") if key in part}
-                for name, part in (states.get("modules") or {}).items()
-                if part.get("changed")
-            }
-            failed: Row = {key: states[key] for key in ("failed", "msg") if key in states}
-            result.update(failed, modules=shown)
+            # what the modules would change is in the verdict: nothing is changed here
+            result.update({key: states[key] for key in ("failed", "msg") if key in states})
         self._read_pods(node, row)
         # the addresses and ports at which partners connect to the node
         meet = {key: self._value("proof_" + key) for key in ("meet", "tcp_ports")}
@@ -358,6 +373,8 @@ class ActionModule(ActionBase):
         except AnsibleError as error:
             status = "unreachable" if isinstance(error, AnsibleConnectionFailure) else "failed"
             self._spool.add(self._name, {"uncollected": {status: True, "msg": str(error)}})
+            if status == "unreachable":
+                self._spool.note(self._name, LOST, str(error))
             raise
 
     def _noted(self, kind: str) -> Row:

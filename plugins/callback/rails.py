@@ -17,7 +17,8 @@ description:
   - Lists the changes of the modules of this collection by port and attribute. Equal changes and equal errors of
     several nodes are printed once, with the names of the nodes.
   - Prints the progress of tasks that take long, with the nodes that have not answered yet.
-  - Ends with the verdict of M(railyard.fabric.fabric_verify), if the run has one.
+  - Prints the heading of a play with its first line.
+  - Ends with the headline of M(railyard.fabric.fabric_verify), if the run has a verdict.
   - A run whose output is closed, such as by C(head) at the end of a pipe, is completed without output.
   - With C(-v) the output is that of the P(ansible.builtin.default#callback) callback.
 extends_documentation_fragment:
@@ -30,7 +31,7 @@ options:
         times, and so on.
       - V(0) does not print progress.
     type: int
-    default: 15
+    default: 5
     env:
       - name: RAILYARD_PROGRESS_SECONDS
     ini:
@@ -51,13 +52,15 @@ from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.color import stringc
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _terminal
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, wrapped
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _output, _terminal
 
 C: t.Any = constants  # made from the configuration, without declarations
-# Actions that print their output themselves, or need no line unless they fail.
-SILENT = ("show", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks", "include_role",
-          "include_vars", "validate_argument_spec")  # fmt: skip
+# Actions whose result has lines for people, and those that need no line unless they fail.
+TEXTS = ("show", "fabric_verify", "fabric_preview")
+SILENT = (*TEXTS, "rail_verify", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks",
+          "include_role", "include_vars", "validate_argument_spec")  # fmt: skip
 
 
 def descriptor_of(stream: t.Any) -> int | None:
@@ -125,7 +128,7 @@ class CallbackModule(Default):
     def __init__(self) -> None:
         super().__init__()
         self._running: dict[str, Running] = {}
-        self._verdict: str | None = None
+        self._verdict: tuple[str, bool] | None = None
         self._heading = ""
         self._seconds = 0
         self._follower: threading.Thread | None = None
@@ -154,7 +157,7 @@ class CallbackModule(Default):
             return
         self._finish()
         self._play = play
-        # printed with the first task: a play without hosts has none
+        # printed with the first line: many plays have none
         name = play.get_name().strip()
         self._heading = name + (" (check mode)" if name and play.check_mode else "")
 
@@ -167,11 +170,6 @@ class CallbackModule(Default):
             super()._task_start(task, prefix)
             return
         self._finish()
-        if task.action.rpartition(".")[2] == "meta":
-            return  # it has no result, and may end a play that has nothing to do
-        if self._heading:
-            self._print("\n" + self._heading, C.COLOR_HIGHLIGHT)
-            self._heading = ""
         self._known(task)
 
     def _known(self, task: t.Any) -> Running:
@@ -214,16 +212,25 @@ class CallbackModule(Default):
         return known, host, data
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
+        self._texts(result)
         if self._verbose:
             super().v2_runner_on_ok(result)
             return
         known, host, data = self._ended(result)
-        if known.action == "fabric_verify" and data.get("lines"):
-            self._verdict = str(data["lines"][0])
         if known.action == "debug":
             self._line("%s: %s" % (host, data.get("msg", self._dump_results(data))), C.COLOR_DEBUG)
-        elif known.action not in SILENT:
+        elif known.action not in SILENT and not data.get("preview"):  # a later task shows it with all other nodes
             known.done[host] = _terminal.kept(known.name, data)
+
+    def _texts(self, result: t.Any) -> None:
+        """Print the lines of modules whose result is text for people."""
+        task, _host, data = self._unpacked(result)
+        if task.action.rpartition(".")[2] not in TEXTS or not data.get("lines"):
+            return
+        ok = bool(data["ok"]) if "headline" in data else None
+        if ok is not None:
+            self._verdict = (str(data["headline"]), ok)
+        self._print(_output.painted(list(map(str, data["lines"])), ok))
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
         if self._verbose:
@@ -245,6 +252,8 @@ class CallbackModule(Default):
 
     def _failed(self, result: t.Any, kind: str) -> None:
         known, host, data = self._ended(result)
+        if data.get("judged"):
+            return  # the verdict has named it
         text = kind + _terminal.failure_text(data)
         known.failures.setdefault(text, []).append(host)
         if len(known.failures[text]) == 1:
@@ -290,6 +299,10 @@ class CallbackModule(Default):
         discard_closed()
         stream = sys.stderr if stderr else sys.stdout
         try:
+            if self._heading:
+                heading, self._heading = self._heading, ""
+                self._display.display("\n" + heading, color=C.COLOR_HIGHLIGHT)
+                flush(sys.stdout)
             self._display.display(text, color=color, stderr=stderr)
         except OSError:
             discard(stream)
@@ -304,7 +317,7 @@ class CallbackModule(Default):
             took = time.monotonic() - known.began
             for hosts in known.failures.values():
                 if len(hosts) > 1:
-                    self._line("  the same on %s" % _terminal.fold_names(hosts[1:]), C.COLOR_ERROR)
+                    self._line("  the same on %s" % fold_names(hosts[1:]), C.COLOR_ERROR)
             layers: dict[str, dict[str, _terminal.Result]] = {}
             for host, parts in known.done.items():
                 for name, part in parts.items():
@@ -326,6 +339,9 @@ class CallbackModule(Default):
             discard_closed()
             text, output = self._progress(), descriptor_of(sys.stdout)
             if text and output is not None:
+                if self._heading:
+                    heading, self._heading = self._heading, ""
+                    text = "\n%s\n%s" % (stringc(heading, C.COLOR_HIGHLIGHT), text)
                 try:
                     os.write(output, text.encode(errors="replace"))
                 except OSError:
@@ -344,7 +360,7 @@ class CallbackModule(Default):
             text = "%s: %s" % (known.name, _terminal.duration(seconds))
             if ended or waiting != ["localhost"]:
                 nodes = count(ended + len(waiting), "node")
-                text += ", {:,} of {}; waiting for {}".format(ended, nodes, _terminal.fold_names(waiting, 4))
+                text += ", {:,} of {}; waiting for {}".format(ended, nodes, fold_names(waiting, 4))
             lines += stringc("  " + text, C.COLOR_DEBUG) + "\n"
         return lines
 
@@ -359,18 +375,21 @@ class CallbackModule(Default):
             for line, color in self._recap(stats):
                 self._print(line, color)
         if self._verdict:
-            self._print(self._verdict)
+            headline, ok = self._verdict
+            lines = wrapped(headline, _output.width())
+            self._print("\n".join(lines), C.COLOR_OK if ok else C.COLOR_ERROR)
         flush(sys.stdout)
 
     def _recap(self, stats: t.Any) -> t.Iterator[tuple[str, str]]:
         """Print a line for all nodes with the same result. Successful tasks are not counted."""
-        ends: dict[tuple[int, int, int], list[str]] = {}
+        ends: dict[tuple[bool, int, int, int], list[str]] = {}
         for host in sorted(stats.processed):
             found = stats.summarize(host)
-            ends.setdefault((found["failures"], found["unreachable"], found["changed"]), []).append(host)
-        for (failed, unreachable, changed), hosts in sorted(ends.items()):
+            key = (host == "localhost", found["failures"], found["unreachable"], found["changed"])
+            ends.setdefault(key, []).append(host)
+        for (local, failed, unreachable, changed), hosts in sorted(ends.items()):
             color = C.COLOR_ERROR if failed or unreachable else C.COLOR_CHANGED if changed else C.COLOR_OK
             text = "%s : changed=%d unreachable=%d failed=%d" % (
-                _terminal.fold_names(hosts), changed, unreachable, failed
+                fold_names(hosts), changed, unreachable, failed
             )  # fmt: skip
-            yield "%s (%s)" % (text, count(len(hosts), "node")), color
+            yield text if local else "%s (%s)" % (text, count(len(hosts), "node")), color

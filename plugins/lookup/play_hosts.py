@@ -52,6 +52,12 @@ options:
     type: str
     choices: [verify, drift]
     default: verify
+  verdict:
+    description:
+      - For the play of a verdict, the result of part V(begin) of M(railyard.fabric.rail_verify). The hosts are
+        C(localhost) and the nodes that do not answer. If the limit excludes C(localhost), they are the nodes of the
+        run. If it is empty, because the play before had no hosts, there are none.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -85,6 +91,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _extra_variables, _run_guard, _verify_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils._output import stop
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import LOST, Spool
 
 _LISTINGS = ("syntax", "listhosts", "listtasks", "listtags")
 # A pattern without nodes, about which Ansible does not warn.
@@ -127,6 +134,13 @@ class LookupModule(LookupBase):
         part = _run_guard.part_of(
             variables.get("railyard_part"), own, bool(self.get_option("parts")), variables.get("reboot_allowed")
         )
+        begun = self.get_option("verdict")
+        if begun is not None:
+            if not begun:
+                return _NONE
+            if self._matched(_run_guard.LOCAL, groups, run.limit):
+                return ",".join([_run_guard.LOCAL, *self._lost(begun, part)])
+            pattern, required = _run_guard.NODES, True
         if not required and not part:
             return pattern
         matched = self._matched(pattern, groups, run.limit)
@@ -151,6 +165,16 @@ class LookupModule(LookupBase):
         _verify_parts.check_nodes(parts, matched, directory)
         # without nodes to probe, the tasks of the verdict run for one node, which they do not contact
         return ",".join([name for each in parts for name in each.head["links"]] or matched[:1])
+
+    def _lost(self, begun: t.Mapping[str, t.Any], part: node_parts.Part | str | None) -> list[str]:
+        """Return the nodes that do not answer. A part gives no verdict on its nodes."""
+        if isinstance(part, node_parts.Part):
+            return []
+        names = Spool(str(begun["run"])).nodes(LOST)
+        if part:
+            parts = _verify_parts.read(str(self.get_option("parts")), str(self.get_option("kind")))
+            names.update(name for each in parts for name in each.head["lost"])
+        return sorted(names)
 
     def _matched(self, pattern: str, groups: t.Mapping[str, t.Sequence[str]], limit: str | None) -> list[str]:
         """Return the hosts that match pattern and limit. A lookup has no access to the inventory of the run."""

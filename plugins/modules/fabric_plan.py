@@ -100,6 +100,14 @@ counts:
   returned: success
   type: dict
   sample: {nodes: 64, rails: 8, ports: 512, units: 2}
+outlook:
+  description:
+    - What a run would configure, which settings may need a reboot, what is left alone, the differences from
+      O(against), and the next command.
+  returned: success
+  type: list
+  elements: str
+  sample: ["64 nodes: 512 ports to configure"]
 passed:
   description: Whether the plan does not differ from O(against) in a way that O(fail_on) names.
   returned: success

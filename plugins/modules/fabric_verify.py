@@ -19,6 +19,8 @@ description:
     failure, with code, rail, node, the expected and the observed value, the likeliest cause, the remedy, and the
     playbook that fixes it.
   - Writes the verdict as JSON and JUnit XML, and moves the previous one to C(history).
+  - Prints RV(lines), in as many characters as the terminal has (the variable C(COLUMNS) overrides it), or in 120 if the
+    output is not a terminal.
   - A failure does not fail the task; it is returned in RV(ok) and RV(failures).
 author:
   - Railyard contributors (@railyard)
@@ -40,10 +42,10 @@ options:
     description: The name of the run, from the part C(begin) of M(railyard.fabric.rail_verify).
     type: str
   nodes:
-    description: The nodes to judge.
+    description: The nodes to judge. If empty, those of O(run).
     type: list
     elements: str
-    required: true
+    default: []
   layers:
     description: The layers to judge. If empty, all.
     type: list
@@ -71,8 +73,10 @@ options:
         failure, and so is a run that did not test any rail.
     type: bool
     default: false
-  states:
-    description: Whether the results of modules are from check mode, so that they contain differences from the plan.
+  thorough:
+    description:
+      - Whether modules ran in check mode, so that their results contain differences from the plan, and ports listened
+        for neighbours. C(site.yml) does neither, and the verdict names the layers that it does not compare.
     type: bool
     default: true
   cluster:
@@ -120,8 +124,19 @@ ok:
   description: Whether there are no failures.
   returned: success
   type: bool
+headline:
+  description:
+    - The verdict on one line. It counts ports, which are proven by traffic, failed, or unknown.
+    - With O(kind=drift), it counts nodes.
+  returned: success, unless O(part) names a part
+  type: str
+  sample: '243 of 256 ports proven; 5 failed on 4 nodes; 8 unknown: hgx-5 does not answer'
+provider:
+  description: The provider of the fabric.
+  returned: success, unless O(part) names a part
+  type: str
 lines:
-  description: The verdict for a terminal, short enough for one screen.
+  description: The verdict for a terminal, short enough for one screen, and the next command.
   returned: success
   type: list
   elements: str
@@ -163,7 +178,20 @@ counts:
   description: Numbers for later tasks.
   returned: success, unless O(part) names a part
   type: dict
-  sample: {kind: verify, ok: false, failures: 1, warnings: 0, rails: 8, rails_proven: 7, rails_unproven: 0}
+  sample:
+    kind: verify
+    ok: false
+    failures: 1
+    warnings: 0
+    rails: 8
+    rails_proven: 7
+    rails_unproven: 0
+    ports: 64
+    ports_good: 63
+    ports_failed: 1
+    ports_unknown: 0
+    nodes: 8
+    nodes_unread: 0
 files:
   description: The written files, first the verdict.
   returned: success

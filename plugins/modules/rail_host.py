@@ -17,7 +17,8 @@ description:
     C(module_defaults) of these modules do not apply.
   - The roles of the layers run this module with O(layers). In playbooks, each layer has a tag of its role's name.
     C(--tags) and C(--skip-tags) choose layers, also within one task.
-  - It stops at the first layer that fails, with the error of that layer.
+  - It stops at the first layer that fails, with the error of that layer. Check mode runs all layers, and fails with the
+    errors of all of them. What a layer cannot predict before an earlier one has changed the node is in RV(not_judged).
   - It does not run layers on the control node, or while packages are missing. RV(needs) names what other tasks must do.
 author:
   - Railyard contributors (@railyard)
@@ -44,6 +45,14 @@ options:
   keep_going:
     description:
       - Whether to run the layers after a failed layer too. A failure is then only in the part of its module.
+    type: bool
+    default: false
+  preview:
+    description:
+      - Whether M(railyard.fabric.fabric_preview) shows the changes and errors of all nodes together, in check mode.
+      - Errors of layers then do not fail the task. RV(changes), RV(modules) and C(diff) are kept in files for
+        M(railyard.fabric.fabric_preview), and are in the result only with C(-v).
+      - Has no effect without check mode.
     type: bool
     default: false
   states:
@@ -107,12 +116,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was changed in all layers, or in check mode would be.
-  returned: always
+  description:
+    - What was changed in all layers, or in check mode would be. C(rail) is the rail of a port of the plan.
+  returned: always, except with O(preview)
   type: list
   elements: dict
   sample:
-    - {subject: enp11s0f0np0, attribute: mtu, before: 1500, after: 4200}
+    - {subject: enp11s0f0np0, attribute: mtu, before: 1500, after: 4200, rail: gpu01}
+errors:
+  description: The errors. C(layer) is the layer that has the error.
+  returned: failure, or with O(preview)
+  type: list
+  elements: dict
+  sample:
+    - {layer: agent, place: containerd, message: containerd is not installed, remedy: install containerd 1.7 or later}
+not_judged:
+  description: For each module that check mode could not predict, or not all of it, what it needs.
+  returned: check mode, if there is such a module
+  type: dict
+  sample: {roce_qos: needs the MTU of rail_ports}
 modules:
   description: The result of each module that was run, by its name.
   returned: success
@@ -120,7 +142,7 @@ modules:
   sample:
     rdma_netns_mode: {changed: false, changes: [], reboot_required: false}
 layer:
-  description: The layer that failed.
+  description: The first layer that failed.
   returned: failure
   type: str
   sample: sriov
@@ -170,6 +192,7 @@ def main() -> None:
         "layers": {"type": "list", "elements": "str"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "keep_going": {"type": "bool", "default": False},
+        "preview": {"type": "bool", "default": False},
         "states": {"type": "bool", "default": False},
         "packages": {"type": "dict"},
         "control_boot_id": {"type": "str"},

@@ -36,8 +36,11 @@ options:
       - V(start) starts the prober of the node with its turns. A node without a partner is skipped.
       - V(collect) waits until the prober has ended its turns, and takes its results. Run it when V(start) has ended on
         all nodes.
+      - V(end) ends the run on the control node, which fails if the verdict is not ok, and on the nodes that do not
+        answer, which are unreachable. If a limit excludes the control node, nodes fail for their own failures. It
+        contacts no node.
     type: str
-    choices: [begin, read, choose, start, collect]
+    choices: [begin, read, choose, start, collect, end]
     required: true
   nodes:
     description: With O(part=choose), the names of the nodes, in the order of the play.

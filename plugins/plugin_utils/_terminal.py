@@ -6,45 +6,20 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.change_groups import groups
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
 # Rows of a list that are printed. The number of other rows follows.
 MOST_ROWS = 8
+# The same for the changes of a layer.
+MOST_CHANGES = 16
 Result = t.Mapping[str, t.Any]
 # Results without changes, of modules that list changes and of others: the same object for all nodes.
 _AS_PLANNED: Result = {"changes": []}
 _PLAIN: Result = {}
-
-
-def fold_names(names: t.Iterable[str], most: int = MOST_ROWS) -> str:
-    """Return names with their numbers as ranges, ``login, node-[1-3,7]``; ``and N more`` after ``most`` names."""
-    sequences: dict[tuple[str, str], list[str]] = {}
-    found: list[str] = []
-    for name in sorted(set(names)):
-        match = re.fullmatch(r"(.*?)(\d+)(\D*)", name)
-        if match is None:
-            found.append(name)
-        else:
-            sequences.setdefault((match[1], match[3]), []).append(match[2])
-    for (prefix, suffix), numbers in sequences.items():
-        runs = _runs(sorted(numbers, key=lambda digits: (int(digits), digits)))
-        text = ",".join(runs[:most]) + (",..." if len(runs) > most else "")
-        found.append(prefix + (text if len(numbers) == 1 else "[%s]" % text) + suffix)
-    return first_of(sorted(found), most)
-
-
-def _runs(numbers: t.Sequence[str]) -> list[str]:
-    """Return numbers as ranges. All numbers of a range are padded in the same way: 009 to 010, and 9 to 10."""
-    runs: list[list[str]] = []
-    for digits in numbers:
-        if runs and digits == str(int(runs[-1][-1]) + 1).zfill(len(runs[-1][-1])):
-            runs[-1].append(digits)
-        else:
-            runs.append([digits])
-    return [run[0] if len(run) == 1 else "%s-%s" % (run[0], run[-1]) for run in runs]
 
 
 def duration(seconds: float) -> str:
@@ -55,26 +30,6 @@ def duration(seconds: float) -> str:
     if whole < 120:
         return "%d s" % whole
     return "%d min %d s" % divmod(whole, 60)
-
-
-def change_text(change: t.Mapping[str, t.Any]) -> str:
-    """Return a change of a module as text."""
-    subject = str(change.get("subject", ""))
-    port = change.get("port")
-    where = "%s: %s" % (port, subject) if port and port != subject else subject
-    attribute = change.get("attribute")
-    what = "%s %s" % (where, attribute) if attribute else where
-    return "%s: %s -> %s" % (what, _value(change.get("before")), _value(change.get("after")))
-
-
-def _value(value: t.Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_value, value)) or "none"
-    return str(value)
 
 
 def changes_of(result: Result) -> list[t.Mapping[str, t.Any]]:
@@ -135,20 +90,13 @@ def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bo
 
 
 def change_lines(results: t.Mapping[str, Result]) -> list[str]:
-    """Return a line for each change, with all nodes that have it, the most frequent first."""
-    nodes: dict[str, list[str]] = {}
-    for node, result in results.items():
-        for change in changes_of(result):
-            known = nodes.setdefault(change_text(change), [])
-            if node not in known:
-                known.append(node)
-    rows = sorted(nodes.items(), key=lambda row: -len(row[1]))
-    lines = [
-        text if len(results) == 1 else "%s (%s)" % (text, fold_names(where, 3)) for text, where in rows[:MOST_ROWS]
-    ]
-    if len(rows) > MOST_ROWS:
-        lines.append("and %s" % count(len(rows) - MOST_ROWS, "more change"))
-    return lines
+    """Return a line for equal changes of ports and nodes, the most frequent first."""
+    found = sorted(
+        groups({node: changes_of(result) for node, result in results.items()}), key=lambda each: -each.changes
+    )
+    lines = [each.text if len(results) == 1 else each.line for each in found[:MOST_CHANGES]]
+    more = sum(each.changes for each in found[MOST_CHANGES:])
+    return [*lines, "and %s, which -v shows" % count(more, "more change")] if more else lines
 
 
 def failure_text(result: Result) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files on the control node that hold what nodes report to verify, until the verdict.
+"""Files on the control node that hold what nodes report to verify and to check mode, until the verdict or preview.
 
 Ansible keeps registered results in memory, and each of its workers is a copy of that process. The results of thousands
 of nodes would slow down each task. The files are in Ansible's own temporary directory, which Ansible removes when it
@@ -21,8 +21,12 @@ Row = t.Dict[str, t.Any]
 _ROWS = "rows"
 # A note of each node that was read: what its partners need of it (``probe_targets.probe_node``).
 NODE = "node"
-# Notes of the whole run: the token of the run, and its pairs.
-ALL, RUN, PAIRS = "", "run", "pairs"
+# Why a node could not be reached, and how the run ends on a host: a failed or unreachable result.
+LOST, END = "lost", "end"
+# Notes of the whole run: its nodes, its token, and its pairs.
+ALL, NODES, RUN, PAIRS = "", "nodes", "run", "pairs"
+# The run of check mode, and its note of each node: what the node would change.
+PREVIEW = "preview"
 
 
 class Spool:
@@ -78,6 +82,11 @@ class Spool:
                 return file.read()
         except FileNotFoundError:
             return ""
+
+
+def of_check_mode() -> Spool:
+    """Return the files of a run in check mode. Actions run in children of the process of the run, whose ID names it."""
+    return Spool("%s %d" % (PREVIEW, os.getppid()))
 
 
 def plain(value: t.Any) -> t.Any:

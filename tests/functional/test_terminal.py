@@ -76,7 +76,7 @@ def test_layers_and_failures_are_shown_and_nothing_else(tmp_path: Path, nodes: i
         "Prepare the hosts",
         "  sriov: %d nodes as planned" % nodes,
         "  rail_ports: %d nodes changed: node-[1-%d]" % (nodes, nodes),
-        "    enp1s0 mtu: 1500 -> 4200 (node-[1-%d])" % nodes,
+        "    enp1s0 mtu: 1500 -> 4200 on %d nodes (node-[1-%d])" % (nodes, nodes),
         first,
         "    enp1s0 is missing. Remedy: insert it",
         rest,

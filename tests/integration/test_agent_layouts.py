@@ -46,8 +46,8 @@ profiles:
 )
 # Layout of the lab's leaves -> fabric file, and the verdict on it.
 LAYOUTS = {
-    "flat": (ONE_NETWORK, "8 of 8 rails proven between 2 nodes"),
-    "mlag": (BONDS, "3 of 3 rails and 1 of 1 storage rail proven between 2 nodes"),
+    "flat": (ONE_NETWORK, "16 of 16 ports proven"),
+    "mlag": (BONDS, "6 of 6 ports and 2 of 2 storage ports proven"),
 }
 
 

@@ -407,7 +407,7 @@ def test_the_playbooks_end_as_they_say(faults: Faults, inventory: Path) -> None:
     """verify and drift as a person runs them: green, then with a fault, then fixed by the play that they name."""
     done = play(inventory, "verify.yml")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr
-    assert "4 of 4 rails proven between 2 nodes" in done.stdout
+    assert "8 of 8 ports proven" in done.stdout
     assert "changed=0" in done.stdout and "ignored=0" in done.stdout
     assert play(inventory, "drift.yml").returncode == 0
     faults.nodes[TWO].run("ip link set enp2s0 mtu 1500; ip rule del pref 10003 from 172.16.13.202")

@@ -88,6 +88,11 @@ def test_plan_yml_shows_the_plan_writes_files_and_compares(tmp_path: Path) -> No
     for message in ("fabric ai-10-1-16: ", "172.16.11.201/24", "172.16.18.254", "mlx5_gpu01"):
         assert message in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120
+    outlook = done.stdout[done.stdout.index("2 nodes: 16 ports to configure\n") :]
+    assert (
+        "in Kubernetes: 8 networks, 8 pools, 8 resources\n" in outlook and "reboots: the plan has no setting" in outlook
+    )
+    assert re.search(r"\nnext: ansible-playbook -i \S+ playbooks/hosts.yml --check\n", outlook), outlook
     out = tmp_path / "out"
     names = ["leaves.csv", "leaves.md", "objects.csv", "plan.json", "ports.csv", "topology.svg"]
     assert sorted(path.name for path in out.iterdir()) == names
@@ -96,7 +101,7 @@ def test_plan_yml_shows_the_plan_writes_files_and_compares(tmp_path: Path) -> No
     shutil.copy(out / "plan.json", tmp_path / "old.json")
     against = {"plan_diff": "old.json", "plan_fail_on": "renumbered,removed"}
     same = plan(**against)
-    assert same.returncode == 0 and "against old.json: the plans are the same" in same.stdout
+    assert same.returncode == 0 and same.stdout.count("against old.json: the plans are the same\n") == 2
     assert json.loads((out / "diff.json").read_text())["changes"] == []
     again = plan(**against)
     assert again.returncode == 0 and "changed=0" in again.stdout

@@ -37,10 +37,19 @@ PLAY = """
         argv: ["{{ ansible_playbook_python }}", "{{ fill }}", "{{ __verify_run.run }}"]
       vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
       run_once: true
+    - ansible.builtin.set_fact:
+        __verify_run: "{{ __verify_run }}"
+      delegate_to: localhost
+      delegate_facts: true
+      run_once: true
+    - ansible.builtin.import_role: {name: railyard.fabric.verify}  # for its defaults
+      when: false
+- hosts: localhost
+  gather_facts: false
+  tasks:
     - ansible.builtin.import_role:
         name: railyard.fabric.verify
         tasks_from: judge
-      run_once: true
 """
 # Writes what nodes have reported to the files of a run, as the action rail_verify does.
 FILL = """
@@ -48,7 +57,7 @@ import glob, hashlib, json, os, sys
 here = os.path.dirname(os.path.abspath(__file__))
 (local,) = glob.glob(here + "/local/ansible-local-*")
 directory = os.path.join(local, "railyard-" + hashlib.sha256(sys.argv[1].encode()).hexdigest()[:16])
-os.makedirs(directory)
+os.makedirs(directory, exist_ok=True)
 for name, row in json.load(open(here + "/reports.json")).items():
     with open(os.path.join(directory, name), "w") as file:
         file.write(json.dumps(row) + chr(10))
@@ -86,8 +95,8 @@ def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, 
     world.others = {"ai-10-1-16-2": [{"run": "anna@bastion (48213)", "since": "2026-11-22T10:02:05Z"}]}
     done = judge(tmp_path, world)
     assert done.returncode == 0, done.text
-    assert "8 of 8 rails proven between 2 nodes" in done.stdout
-    assert "(RV856) ai-10-1-16-2: bandwidth and latency of ai-10-1-16-2: expected only this run" in done.stdout
+    assert "16 of 16 ports proven" in done.stdout
+    assert "warning: ai-10-1-16-2: " in done.stdout and "(RV856): expected only this run" in done.stdout
     world.others = {}
     reports = tmp_path / "reports"
     verdict = json.loads((reports / "verify.json").read_text())
@@ -99,9 +108,13 @@ def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, 
     world.dark[second] = "Failed to connect to the host via ssh"
     done = judge(tmp_path, world)
     assert done.returncode == 2
-    lines = [line for line in done.stdout.splitlines() if "mtu-mismatch (RV404) %s gpu03: mtu of" % first in line]
-    assert lines and "playbooks/hosts.yml --limit %s" % first in lines[0]
-    assert "node-unreachable (RV001) %s: node: expected an answer, found Failed to connect" % second in done.stdout
+    assert "\n2. %s gpu03" % first in done.stdout and "(RV404): expected 4200, found 1500" in done.stdout
+    assert "playbooks/hosts.yml --limit %s\n" % first in done.stdout
+    assert "1. %s: the node does not answer (RV001): found Failed to connect" % second in done.stdout
+    assert (
+        "0 of 16 ports proven; 1 failed on %s; 15 unknown: %s does not answer, gpu[01-02,04-08] (no" % (first, second)
+        in done.stdout
+    )
     verdict = json.loads((reports / "verify.json").read_text())
     assert [(each["code"], each["node"]) for each in verdict["failures"]] == [("RV001", second), ("RV404", first)]
     kept = os.listdir(reports / "history")
@@ -113,19 +126,19 @@ def test_a_node_that_failed_in_an_earlier_play_is_not_called_down(tmp_path: Path
     world.infos[second].clear()
     done = judge(tmp_path, world)
     assert done.returncode == 2 and "RV001" not in done.stdout
-    assert "(RV002) %s: node: expected an answer, found it failed earlier in this run" % second in done.stdout
+    assert "16 unknown: %s failed earlier in this run, gpu[01-08] (no working partner)" % second in done.stdout
 
 
 def test_rails_that_nothing_has_proven_fail_the_run_unless_that_is_accepted(tmp_path: Path, world: World) -> None:
     for rows in world.probes.values():
         rows[:] = [row for row in rows if row["rail"] != "gpu03"]
     done = judge(tmp_path, world)
-    assert done.returncode == 2 and "7 of 8 rails proven between 2 nodes, 1 not proven" in done.stdout
-    assert "(RV870) gpu03: proof: expected traffic between nodes, found none. Likely: it was not probed." in done.stdout
+    assert done.returncode == 2 and "14 of 16 ports proven; 2 unknown: gpu03 (it was not probed)" in done.stdout
+    assert "1. gpu03: no traffic proved the rail (RV870): expected traffic between nodes, found none. " in done.stdout
     verdict = json.loads((tmp_path / "reports" / "verify.json").read_text())
     assert verdict["proof"]["gpu03"] == {"state": "not proven", "why": "it was not probed"}
     accepted = judge(tmp_path, world, "-e", "verify_unproven_allowed=true")
-    assert accepted.returncode == 0 and "warning: rail-not-proven (RV870) gpu03: proof" in accepted.stdout
+    assert accepted.returncode == 0 and "warning: gpu03: no traffic proved the rail (RV870)" in accepted.stdout
     # who asks for no traffic has none to miss
     assert judge(tmp_path, world, "-e", "verify_layers=link,address").returncode == 0
 
@@ -135,11 +148,11 @@ def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None
     world.nic(name, world.plans[name]["ports"][0]["rail"])["mtu"] = 1500
     done = judge(tmp_path, world, "-e", "verify_kind=drift")
     assert done.returncode == 2 and "1 things drifted" not in done.stdout
-    assert "1 thing drifted on 2 nodes" in done.stdout
+    assert "1 of 2 nodes as planned; 1 drifted: %s (1 difference)" % name in done.stdout
     assert sorted(os.listdir(tmp_path / "reports")) == ["drift.json", "drift.junit.xml"]
     assert json.loads((tmp_path / "reports" / "drift.json").read_text())["asked"]["skip_tags"] == []
     again = judge(tmp_path, world, "-e", "verify_kind=drift", "-e", "verify_layers=mode,address", "--skip-tags", "qos")
-    assert again.returncode == 0 and "nothing drifted on 2 nodes" in again.stdout
+    assert again.returncode == 0 and "2 of 2 nodes as planned" in again.stdout
     asked = json.loads((tmp_path / "reports" / "drift.json").read_text())["asked"]
     assert (asked["layers"], asked["tags"], asked["skip_tags"]) == (["mode", "address"], [], ["qos"])
 

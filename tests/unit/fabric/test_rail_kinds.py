@@ -29,7 +29,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_rows, plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_output import headline
 from tests.unit.fabric.kubernetes import schema, webhooks
 from tests.unit.fabric.verify_nodes import ABOUT, World, document
 
@@ -522,7 +521,7 @@ def test_nodes_with_both_kinds_are_healthy_and_counted_apart(name: str) -> None:
     verdict = nodes.verdict()
     shown = document(verdict, ABOUT)
     assert shown["failures"] == []
-    assert headline(verdict, shown) == "2 of 2 rails and 1 of 1 storage rail proven between 2 nodes"
+    assert shown["headline"] == "4 of 4 ports and 2 of 2 storage ports proven"
 
 
 def test_pods_without_the_storage_rail_are_as_planned() -> None:

@@ -23,7 +23,7 @@ def test_a_step_about_a_cable_names_leaf_and_leaf_port(many: Sample) -> None:
     (down,) = [step for step in report.steps if step.code == "RV402"]
     assert down.place(down.places[0]) == "gpu-su1-02 gpu02 (leaf su1-r02 port swp2)"
     assert "gpu-su1-02 gpu02 (leaf su1-r02 port swp2): carrier of rail02: expected yes, found no." in _page(report).text
-    assert "(leaf su1-r02 port swp2): rail-link-down (RV402)" in "\n".join(report.summary())
+    assert "(leaf su1-r02 port swp2): the link has no carrier (RV402)" in "\n".join(report.summary())
 
 
 def test_nodes_behind_one_leaf_name_it_once(many: Sample) -> None:

@@ -601,9 +601,11 @@ def test_rails_that_no_node_probed_are_not_well(world: World) -> None:
     # not known to be well, and not known to be ill: nothing is cordoned for it
     assert {row[RAIL] for row in verdict["matrix"].values()} == {"not checked"}
     assert verdict["proof"][RAIL] == {"state": "not proven", "why": "it was not probed"}
-    lines = verify_output.lines(world.verdict(), verdict)
-    assert lines[0] == "3 of 4 rails proven between 4 nodes, 1 not proven"
-    assert any("(RV870) %s: proof: expected traffic between nodes, found none." % RAIL in line for line in lines)
+    lines = verify_output.lines(world.verdict(), verdict, 120)
+    assert lines[0] == "12 of 16 ports proven; 4 unknown: %s (it was not probed)" % RAIL
+    assert verdict["ports"] == {"planned": 16, "good": 12, "failed": 0, "unknown": 4}
+    step = "1. %s: no traffic proved the rail (RV870): expected traffic between nodes, found none. Remedy: " % RAIL
+    assert any(line.startswith(step) for line in lines)
 
 
 def test_a_budget_that_was_too_small_is_the_reason(world: World) -> None:
@@ -631,9 +633,7 @@ def test_layers_without_traffic_prove_nothing_and_do_not_fail(world: World) -> N
     # packets alone are traffic, too
     failures, _warnings, verdict = ended(world, layers=["reach"])
     assert failures == [("RV807", [RAIL])]
-    assert verify_output.lines(world.verdict(layers=["reach"]), verdict)[0] == (
-        "3 of 4 rails reached between 4 nodes, 1 not reached"
-    )
+    assert verdict["headline"] == "12 of 16 ports reached; 4 unknown: %s (it was not probed)" % RAIL
 
 
 def test_a_node_is_well_only_where_all_of_it_was_seen_to_be(world: World) -> None:
@@ -670,7 +670,7 @@ def test_one_node_alone_proves_nothing() -> None:
     failures, _warnings, verdict = ended(world)
     assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
     assert verdict["failures"][0]["cause"] == "a pair needs two nodes"
-    assert verify_output.lines(world.verdict(), verdict)[0] == "0 of 4 rails proven between 1 node, 4 not proven"
+    assert verdict["headline"] == "0 of 4 ports proven; 4 unknown: gpu[01-04] (a pair needs two nodes)"
     assert ended(world, unproven_allowed=True)[:2] == ([], [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])])
     assert ended(world, layers=["link", "address"])[:2] == ([], [])
 
@@ -682,7 +682,7 @@ def test_a_cause_that_left_rails_without_traffic_is_not_reported_twice() -> None
     failures, _warnings, verdict = ended(world)
     assert failures == [("RV001", [])]
     assert {each["state"] for each in verdict["proof"].values()} == {"not proven"}
-    assert verdict["proof"][RAIL]["why"].startswith("node-unreachable (RV001) ai-2: node: expected an answer")
+    assert verdict["proof"][RAIL]["why"].startswith("node-unreachable (RV001) ai-2: node: no route to host")
 
 
 def test_a_node_that_could_not_serve_has_proven_nothing(world: World) -> None:
@@ -716,7 +716,7 @@ def test_infiniband_without_addresses_is_proven_and_reach_has_nothing_to_ask() -
     assert (layers["reach"]["checked"], layers["reach"]["why_not"]) == (0, "no addresses: not checked")
     assert layers["rdma"]["checked"] == layers["reach"]["not_checked"] == 4 * len(world.pairs)
     assert {each["rtt_ms"] for each in verdict["measures"]} == {None}
-    assert verify_output.lines(world.verdict(), verdict)[0] == "4 of 4 rails proven between 4 nodes"
+    assert verdict["headline"] == "16 of 16 ports proven"
     # reach alone asked nothing
     failures, _warnings, verdict = ended(world, layers=["reach"])
     assert failures == [("RV807", ["gpu01", "gpu02", RAIL, "gpu04"])]
@@ -1023,10 +1023,10 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
     small_mtu(world)
     verdict = json.loads(json.dumps(world.document()))
     keys = (
-        "format kind fabric plan railyard began seconds ok asked nodes rails layers matrix failures warnings measures"
+        "format kind fabric plan railyard began seconds ok headline ports unread asked nodes rails layers matrix proof"
     )
-    keys = keys.replace("matrix", "matrix proof")
-    assert list(verdict) == [*keys.split(), "counters", "boots", "cluster", "slots"]
+    more = "failures warnings measures counters boots cluster slots"
+    assert list(verdict) == [*keys.split(), *more.split()]
     assert verdict["proof"]["gpu01"] == {"state": "proven", "why": None}
     assert verdict["proof"][RAIL] == {"state": "failed", "why": "mtu of ens3"}
     assert set(verdict["asked"]) == {"limit", "layers", "rails", "budget_s", "tags", "skip_tags"}
@@ -1055,27 +1055,35 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
 def test_a_summary_fits_a_screen_and_shows_the_failures(world: World) -> None:
     link_down(world)
     verdict = world.verdict()
-    lines = verify_output.lines(verdict, world.document(), "reports/verify.json")
-    assert lines[0] == "3 of 4 rails proven between 4 nodes"
-    assert any(
-        line.startswith("link-disabled (RV401) ai-2 gpu03: link ens3: expected up, found down. ") for line in lines
-    )
+    commands = verify_output.Commands("reports/verify.json", "ansible-playbook playbooks/report.yml", "run {}".format)
+    lines = verify_output.lines(verdict, world.document(), 120, commands)
+    assert lines[0] == "15 of 16 ports proven; 1 failed on ai-2"
+    (step,) = (line for line in lines if line.startswith("1. ai-2 gpu03"))
+    assert ": the link is administratively down (RV401): expected up, found down. Remedy: set" in step
+    assert lines[-3:] == [
+        "results: reports/verify.json",
+        "report:  ansible-playbook playbooks/report.yml",
+        "next:    run playbooks/hosts.yml --limit ai-2",
+    ]
     assert len(lines) < 45
     many = World(plan(32), rounds=8)
     for name in many.plans:
         for rail in many.fabric["rails"]:
             many.nic(name, rail)["mtu"] = 1500
-    lines = verify_output.lines(many.verdict(), many.document())
+    lines = verify_output.lines(many.verdict(), many.document(), 120, commands)
     assert len(lines) < 50
     # what is the same on many nodes is one line
     shown = [line for line in lines if "(RV4" in line]
-    assert len(shown) == len(many.fabric["rails"]) and "and 20 more nodes" in lines
-    assert shown[0].split(":")[0] == "mtu-mismatch (RV404) ai-1, ai-2, ai-3, ai-4 and 28 more gpu01"
-    assert "--limit" not in shown[0]
+    assert len(shown) == 1 and shown[0].startswith("1. ai-[1-32] gpu[01-04]: "), shown
+    assert "ai-[1-32]  FAILED  FAILED  FAILED  FAILED" in lines
+    # all nodes of the run need no limit
+    assert lines[-1] == "next:    run playbooks/hosts.yml"
     for number, name in enumerate(many.plans):
         many.nic(name, "gpu01")["mtu"] = 1500 + number
-    lines = verify_output.lines(many.verdict(), many.document())
-    assert "and 93 more failures" not in lines and any(line.endswith(" more failures") for line in lines)
+    lines = verify_output.lines(many.verdict(), many.document(), 120)
+    assert sum("(RV404)" in line for line in lines) == 1 and any(
+        "found 1500, 1501 and 30 more" in line for line in lines
+    )
 
 
 def test_junit_knows_a_case_from_run_to_run(world: World) -> None:

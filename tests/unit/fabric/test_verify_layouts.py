@@ -14,7 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine
 from tests.unit.fabric.verify_nodes import SERVERS, Row, World, only_failure, plan
 
 NODE = "ai-2"
@@ -321,7 +321,7 @@ def test_a_fault_of_a_bond_is_one_failure_of_all_rails_on_it_and_they_keep_their
     assert {each["state"] for each in verdict["proof"].values()} == {"proven"} and not verdict["ok"]
     assert verdict["matrix"][NODE] == {"stor1": "ok", "stor2": "ok", "stor3": "ok"}
     assert verify_engine.bad_rails(world.verdict()).get(NODE, []) == []
-    assert verify_output.lines(world.verdict(), verdict)[0] == "3 of 3 rails proven between 4 nodes"
+    assert verdict["headline"] == "12 of 12 ports proven, 2 degraded on %s" % NODE
 
 
 def test_a_bond_without_an_lacp_partner_is_one_failure_of_its_rails() -> None:

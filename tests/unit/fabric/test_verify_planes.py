@@ -148,7 +148,7 @@ class Planes(World):
 
     def summary(self, **asked: t.Any) -> list[str]:
         verdict = self.verdict(**asked)
-        return verify_output.lines(verdict, self.document(**asked))
+        return verify_output.lines(verdict, self.document(**asked), 120)
 
 
 def codes(world: World, kind: str = "verify") -> list[tuple[str, str | None, str | None]]:
@@ -161,7 +161,7 @@ def test_nodes_as_planned_are_healthy(kind: str) -> None:
     world = Planes(kind)
     assert codes(world) == [] and codes(world, DRIFT) == []
     assert world.document()["degraded_rails"] == []
-    assert world.summary()[0] == "2 of 2 rails proven between 4 nodes"
+    assert world.summary()[0] == "8 of 8 ports proven"
 
 
 def test_plans_without_planes_have_no_degraded_rails() -> None:
@@ -190,7 +190,7 @@ def test_a_lost_plane_is_named_and_the_rail_is_proven(kind: str) -> None:
     rows = [{"node": NODE, "rail": RAIL, "planes": 4, "lost": [2], "proven": True}]
     assert document["degraded_rails"] == rows
     summary = world.summary()
-    assert summary[0] == "2 of 2 rails proven between 4 nodes, gpu01 on 3 of 4 planes (ai-2)"
+    assert summary[0] == "8 of 8 ports proven, gpu01 on 3 of 4 planes (ai-2)"
     assert "ai-2 gpu01 carries traffic on 3 of 4 planes, without plane 2, at 75 % of its speed" in summary
     # drift compares configuration, and not cables
     assert codes(world, DRIFT) == []
@@ -207,9 +207,7 @@ def test_each_lost_plane_is_a_failure(kind: str) -> None:
         ("RV422", "ai-2", "gpu01", "plane 4"),
         ("RV422", "ai-3", "gpu02", "plane 3"),
     ]
-    assert world.summary()[0] == (
-        "2 of 2 rails proven between 4 nodes, gpu01 on 2 of 4 planes (ai-2), gpu02 on 3 of 4 planes (ai-3)"
-    )
+    assert world.summary()[0] == ("8 of 8 ports proven, gpu01 on 2 of 4 planes (ai-2), gpu02 on 3 of 4 planes (ai-3)")
     assert any("at 50 % of its speed" in line for line in world.summary())
 
 
@@ -226,7 +224,7 @@ def test_a_rail_without_any_plane_is_down(kind: str) -> None:
     for at in range(4):
         assert "eth_r0_p%d" % at in failure["found"]
     assert document["matrix"][NODE][RAIL] == "failed" and document["degraded_rails"] == []
-    assert world.summary()[0].startswith("1 of 2 rails proven")
+    assert world.summary()[0].startswith("7 of 8 ports proven; 1 failed on ai-2")
 
 
 def test_an_rdma_device_without_any_plane_is_down() -> None:
@@ -250,7 +248,7 @@ def test_the_interface_of_a_plane_without_link_does_not_fail_the_rail_alone() ->
     document = world.document()
     assert [each["code"] for each in document["failures"]] == ["RV422", "RV801"]
     assert document["matrix"][NODE][RAIL] == "failed"
-    assert not any("proven between 4 nodes, gpu01" in line for line in world.summary())
+    assert not any("proven, gpu01" in line for line in world.summary())
     assert "ai-2 gpu01 has 3 of 4 planes, without plane 1" in world.summary()
 
 

@@ -509,7 +509,7 @@ def test_the_holders_of_slots_are_named() -> None:
     verdict = World(plan(6, AGENT)).verdict()
     shown = document(verdict, ABOUT)
     assert shown["slots"]["ai-2"] == {"rails-0": "default/ai-rails-2"}
-    (line,) = [line for line in verify_output.lines(verdict, shown) if line.startswith("slots held")]
+    (line,) = [line for line in verify_output.lines(verdict, shown, 200) if line.startswith("slots held")]
     assert "ai-1 rails-0 by default/ai-rails-1, ai-2" in line and line.endswith(" and 2 more")
     assert World(plan(2, PLAIN)).document()["slots"] == {}
 

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers, layer_needs
 
 BOOT_ID = "3c5f6f0e-7d7a-4c58-9f0c-5a3e0f1f6d11"
 Row = t.Dict[str, t.Any]
@@ -65,6 +65,77 @@ def test_rail_host_stops_at_the_first_failed_layer_and_returns_earlier_changes(n
     assert [each["subject"] for each in result["changes"]] == ["/etc/nccl.conf"] and result["changed"]
     assert result["errors"][0]["place"] == "arguments[0]"
     assert "=other" not in (node.read("/etc/nccl.conf") or "")
+
+
+def test_check_mode_runs_all_layers_and_reports_all_errors(node: System) -> None:
+    result = run(node, kernel("two words"), cni(skip_missing=False), check=True)
+    assert result["failed"] and result["layer"] == "pci"
+    assert [error["layer"] for error in result["errors"]] == ["pci", "cni", "cni"]
+    assert result["msg"].count("Remedy: ") == 3 and "'two words'" in result["msg"]
+    predicted = run(node, kernel("two words"), nccl(), check=True)
+    assert predicted["errors"][0]["layer"] == "pci" and predicted["changes"][0]["subject"] == "/etc/nccl.conf"
+
+
+def test_a_preview_has_the_errors_and_the_changes_and_is_not_failed(node: System) -> None:
+    result = run(node, kernel("two words"), nccl(), check=True, preview=True)
+    assert "failed" not in result and [error["place"] for error in result["errors"]] == ["arguments[0]"]
+    assert result["modules"]["nccl_files"]["changes"] and result["modules"]["kernel_arguments"]["failed"]
+
+
+MTU = {"subject": "rail1", "attribute": "mtu", "before": 1500, "after": 4200}
+SOME: Row = {"changed": True, "changes": [dict(MTU, attribute="pfc")]}
+NONE: Row = {"changed": False, "changes": []}
+AT_PORT = {"place": "ports[0]", "message": "there is no netdev rail1", "remedy": "r", "port": "rail01"}
+AT_NODE = {"place": "containerd", "message": "containerd is not installed", "remedy": "install it"}
+REFUSED = dict(NONE, failed=True, errors=[AT_NODE], msg="refused")
+
+
+@pytest.mark.parametrize(
+    ("module", "part", "earlier", "judged"),
+    [
+        # as planned now, but the MTU would be another
+        (
+            "roce_qos",
+            NONE,
+            {"rail_ports": dict(NONE, changes=[MTU])},
+            dict(NONE, not_judged="needs the MTU of rail_ports"),
+        ),
+        ("roce_qos", NONE, {"rail_ports": dict(NONE, changes=[dict(MTU, attribute="address")])}, NONE),
+        ("roce_qos", SOME, {"rail_ports": dict(NONE, changes=[MTU])}, SOME),
+        # what an earlier layer refuses is not there
+        ("roce_qos", SOME, {"rail_ports": REFUSED}, dict(NONE, not_judged="needs the MTU of rail_ports")),
+        ("nccl_files", SOME, {"rail_ports": REFUSED}, dict(NONE, not_judged="needs the addresses of rail_ports")),
+        ("sriov_vfs", SOME, {"nic_driver": REFUSED}, dict(NONE, not_judged="needs the driver of nic_driver")),
+        ("rail_limits", SOME, {"nic_driver": REFUSED}, SOME),
+        # an error that is only a consequence
+        (
+            "rdma_link",
+            dict(REFUSED, errors=[AT_PORT]),
+            {"rail_ports": dict(NONE, changes=[dict(MTU, attribute="name")])},
+            dict(NONE, not_judged="needs the interfaces of rail_ports"),
+        ),
+        # not judged itself
+        (
+            "rail_agent",
+            dict(REFUSED, errors=[AT_PORT, AT_NODE]),
+            {"rdma_link": dict(NONE, not_judged="needs the driver of nic_driver")},
+            dict(
+                REFUSED,
+                not_judged="needs the RDMA devices of rdma_link",
+                msg="containerd: containerd is not installed. Remedy: install it.",
+            ),
+        ),
+        ("rail_agent", REFUSED, {"rail_ports": dict(NONE, changes=[MTU])}, REFUSED),
+    ],
+)
+def test_what_needs_an_earlier_layer_is_not_judged(module: str, part: Row, earlier: Row, judged: Row) -> None:
+    assert layer_needs.judged(module, part, earlier) == judged
+
+
+def test_needs_are_of_earlier_modules() -> None:
+    order = [row.module for row in HOST_LAYERS]
+    for module, needs in layer_needs.NEEDS.items():
+        assert all(order.index(earlier) < order.index(module) for earlier in needs)
 
 
 def test_with_keep_going_a_failure_is_in_the_part_of_its_module(node: System) -> None:

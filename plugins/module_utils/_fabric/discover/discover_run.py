@@ -30,7 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import undecided_values
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import expanded, natural
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, fold, table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import WIDTH, count, fold, table
 
 _HEAD = ("rule", "severity", "place", "nodes", "what is uncertain", "remedy")
 # Longest line of a comment, in characters, without its indentation.
@@ -105,12 +105,12 @@ def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
     return path
 
 
-def as_table(findings: t.Sequence[DiscoverFinding]) -> str:
+def as_table(findings: t.Sequence[DiscoverFinding], width: int = WIDTH) -> str:
     rows = [
         (each.label, each.severity, dotted(each.place), named(each.nodes), each.message, each.remedy)
         for each in findings
     ]  # fmt: skip
-    return "\n".join(table(_HEAD, rows))
+    return "\n".join(table(_HEAD, rows, width))
 
 
 def counts(findings: t.Sequence[DiscoverFinding]) -> dict[str, int]:

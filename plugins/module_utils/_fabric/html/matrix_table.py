@@ -106,12 +106,6 @@ def _titles(nodes: t.Sequence[Document]) -> list[str]:
     return titles
 
 
-def rails_ok(matrix: Grid) -> int:
-    """Return the number of rails with at least one checked port and without failures."""
-    columns = list(zip(*(row.states for row in matrix.rows))) if matrix.rows else []
-    return sum(FAILED not in column and OK in column for column in columns)
-
-
 # State -> sign and CSS class: colour is never the only distinction.
 _SIGNS = {OK: ("✓", "ok"), FAILED: ("✕", "failed"), NOT_CHECKED: ("–", "open"), NO_PORT: ("", "none")}
 # Maximum number of nodes with failures shown as rows for a large fabric.

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import SEVERITIES, label
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.next_steps import Failure
 
 Data = t.Mapping[str, t.Any]
 
@@ -39,28 +40,6 @@ class Layer(t.NamedTuple):
     failed: int
     not_checked: int
     why_not: str
-
-
-class Failure(t.NamedTuple):
-    """One failure. Missing texts are empty. ``playbook``: with its ``--limit``. ``rails``: all affected rails."""
-
-    code: str
-    layer: str
-    node: str
-    rail: str
-    peer: str
-    what: str
-    expected: str
-    found: str
-    cause: str
-    remedy: str
-    playbook: str
-    rails: t.Sequence[str] = ()
-
-    @property
-    def places(self) -> list[tuple[str, str]]:
-        """Return the (node, rail) pairs that it concerns; the rail is empty for a whole node."""
-        return [(self.node, rail) for rail in (self.rails or (self.rail,))] if self.rail else [(self.node, "")]
 
 
 class Measure(t.NamedTuple):

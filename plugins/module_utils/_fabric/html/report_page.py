@@ -26,19 +26,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matri
     Grid,
     grid,
     matrix,
-    rails_ok,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import anchors, steps
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.page_style import SHEET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_tables import BANDWIDTH, short, spreads
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material, took
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
     DRIFT,
     FAILED,
-    NOT_CHECKED,
-    OK,
     PLAYS,
     VERIFY,
+    LintFinding,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import when
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import head
@@ -46,9 +43,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.top
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.next_steps import (
+    Judged,
+    Step,
+    anchors,
+    lines,
+    steps,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.port_counts import counts, word
 
-# Maximum number of steps in the summary for a terminal.
-_MAX_STEPS = 5
 # Minimum width in pixels at which the texts of the topology picture are legible.
 _LEGIBLE_WIDTH = 900
 
@@ -67,7 +70,12 @@ class Report:
     def __init__(self, material: Material) -> None:
         self.material = material
         self.grid = grid(material.plan, material.judged)
-        self.steps = steps(material.plan, material.findings or (), list(material.verdicts.values()))
+        verdicts = [
+            Judged(each.kind, [layer.name for layer in each.layers], each.failures)
+            for each in material.verdicts.values()
+        ]
+        errors = [_of_finding(each) for each in material.findings or () if each.severity == ERROR]
+        self.steps = errors + steps(material.plan["nodes"], verdicts)
 
     @property
     def state(self) -> str:
@@ -79,14 +87,8 @@ class Report:
 
     def summary(self) -> list[str]:
         """Return a few lines for a terminal."""
-        lines = ["fabric %s: %s" % (self.material.plan["fabric"]["name"], _state_text(self, self.state))]
-        for number, step in enumerate(self.steps[:_MAX_STEPS], 1):
-            place = step.place(step.places[0])
-            place += " and {:,} more".format(len(step.places) - 1) if len(step.places) > 1 else ""
-            lines.append("%d. %s: %s. Remedy: %s." % (number, place, step.heading, step.remedy or "none known"))
-        if len(self.steps) > _MAX_STEPS:
-            lines.append("... and %s more" % count(len(self.steps) - _MAX_STEPS, "step"))
-        return lines
+        state = "fabric %s: %s" % (self.material.plan["fabric"]["name"], _state_text(self, self.state))
+        return [state, *lines(self.steps)]
 
     def html(self) -> bytes:
         """Return the page as UTF-8."""
@@ -143,6 +145,13 @@ class Report:
         )
 
 
+def _of_finding(finding: LintFinding) -> Step:
+    """Return the step of an error of the fabric file."""
+    place = "%s:%s" % (finding.file, finding.line) if finding.line else finding.file
+    title = "%s: %s" % (finding.place, finding.message) if finding.place else finding.message
+    return Step("lint", finding.code, title, (), (), (), (), finding.remedy, [(place, "")], "", (), name=finding.name)
+
+
 def _bare(root: xml.Element) -> xml.Element:
     """Remove namespaces, which HTML does not use."""
     for element in root.iter():
@@ -188,13 +197,13 @@ def _tiles(report: Report) -> t.Iterator[xml.Element]:
     material = report.material
     ports = report.grid
     judged, drift = material.judged, material.verdicts.get(DRIFT)
-    failed, unknown, good = (ports.number(state) for state in (FAILED, NOT_CHECKED, OK))
     if judged:
-        kind = "failed" if failed else "ok" if good else ""
-        yield _tile("rails without failure", "%d of %d" % (rails_ok(ports), len(ports.rails)), kind)
-        if judged.unproven:
-            yield _tile("rails not proven", "{:,}".format(len(judged.unproven)), "")
-        yield _tile("ports ok", "{:,} of {:,}".format(good, good + failed + unknown), kind)
+        found = counts(judged.matrix)
+        kind = "failed" if found.failed else "ok" if found.good else ""
+        good = word([layer.name for layer in judged.layers])
+        yield _tile("ports %s" % good, "{:,} of {:,}".format(found.good, found.ports), kind)
+        yield _tile("ports failed", "{:,}".format(found.failed), kind)
+        yield _tile("ports unknown", "{:,}".format(found.unknown), "")
         yield _tile("nodes with failures", "{:,}".format(sum(row.failed for row in ports.rows)), kind)
     _source, measures = material.measured
     medians = [each.median for each in spreads(measures, (), BANDWIDTH)]

@@ -9,7 +9,6 @@ import typing as t
 from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_markup import Child, code, h, more, rows
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import Step
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_tables import short
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import took
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
@@ -30,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.fin
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import label
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.next_steps import Step
 
 # Maximum number of rows of a table. The number of omitted rows is shown; the document contains them.
 MOST = 300

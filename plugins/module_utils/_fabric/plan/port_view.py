@@ -131,6 +131,22 @@ def plane_index(port: Values) -> int | None:
     return (port.get("nccl") or {}).get("plane")
 
 
+def rails_by_name(ports: t.Iterable[Values]) -> dict[str, str]:
+    """Return name by which modules know a rail port or an interface below it, as the plan has it -> its rail."""
+    rails: dict[str, str] = {}
+    for port in ports:
+        names = [
+            port["rail"],
+            port["netdev"],
+            port["rdma"]["name"],
+            rdma_netdev(port),
+            (bond_of(port) or {}).get("name"),
+        ]
+        names += [each[key] for each in functions(port) for key in ("netdev", "pci")]
+        rails.update({str(name): str(port["rail"]) for name in names if name})
+    return rails
+
+
 def is_managed(port: Values) -> bool:
     """Return whether Railyard configures the interface. If not, it only compares it."""
     return bool(port.get("managed", True))

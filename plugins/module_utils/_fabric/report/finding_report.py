@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Finding,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.junit_xml import Case, junit
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import WIDTH, count, table
 
 Checked = t.Sequence[t.Tuple[str, t.Sequence[Finding]]]
 
@@ -51,7 +51,7 @@ def summary(checked: Checked) -> str:
     return "%s: %s" % (files, ", ".join(shown) if shown else "no findings")
 
 
-def as_table(checked: Checked) -> str:
+def as_table(checked: Checked, width: int = WIDTH) -> str:
     """Return a table for each file, and the summary."""
     lines: list[str] = []
     for file, findings in checked:
@@ -62,7 +62,7 @@ def as_table(checked: Checked) -> str:
             (each.line or None, each.label, each.severity, each.place, "%s. %s" % (each.message, each.advice))
             for each in findings
         ]
-        lines.extend(table(("line", "rule", "severity", "place", "what is wrong"), rows, indent="  "))
+        lines.extend(table(("line", "rule", "severity", "place", "what is wrong"), rows, width, "  "))
         lines.append("")
     return "\n".join([*lines, summary(checked)])
 

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     parse_range,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import WIDTH, count, table
 
 Document = t.Mapping[str, t.Any]
 
@@ -369,7 +369,7 @@ def summary(changes: t.Sequence[Change], against: str) -> str:
     return "against %s: %s" % (against, ", ".join(numbers) if numbers else "the plans are the same")
 
 
-def as_table(changes: t.Sequence[Change], against: str) -> str:
+def as_table(changes: t.Sequence[Change], against: str, width: int = WIDTH) -> str:
     """Return groups of similar changes with their number and the first few examples. Renumbered values come first,
     after a warning."""
     lines = []
@@ -390,7 +390,7 @@ def as_table(changes: t.Sequence[Change], against: str) -> str:
             rows.append((*first, change.subject, _text(change.before), _text(change.after)))
         if len(found) > _EXAMPLES:
             rows.append(("", "", "", "... %s more" % "{:,}".format(len(found) - _EXAMPLES), "", ""))
-    lines.extend(table(("kind", "count", "what", "of", "before", "after"), rows))
+    lines.extend(table(("kind", "count", "what", "of", "before", "after"), rows, width))
     return "\n".join([*lines, "", summary(changes, against)] if lines else [summary(changes, against)])
 
 

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import compute_ports, qos_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_rows
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import (
+    WIDTH,
     as_csv,
     count,
     markdown,
@@ -183,14 +184,14 @@ def _number(value: int | None) -> str | None:
     return ("" if value == 1 << power else "over ") + "2^%d" % power
 
 
-def as_table(document: Document, most: int, directory: str = "") -> str:
+def as_table(document: Document, most: int, directory: str = "", width: int = WIDTH) -> str:
     """Return tables of rails, ports and objects, with at most ``most`` ports and objects of each kind.
 
     The number of rows that are left out is shown. ``directory``: where the files with all rows are; empty if they are
     not written.
     """
-    lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), indent="  ")]
-    capacity = table(_CAPACITY, _capacity_rows(document), indent="  ")
+    lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), width, "  ")]
+    capacity = table(_CAPACITY, _capacity_rows(document), width, "  ")
     if not facts_of(document["fabric"].get("provider")).kubernetes:
         capacity = []  # capacity counts pod addresses
     lines.extend(["", "CAPACITY", *capacity] if capacity else [])
@@ -205,18 +206,18 @@ def as_table(document: Document, most: int, directory: str = "") -> str:
         left -= len(chosen)
         shown += len(chosen)
         lines.append("  " + _node_line(node, mixed))
-        lines.extend(table(_PORTS, chosen, indent="    "))
+        lines.extend(table(_PORTS, chosen, width, "    "))
     lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv", directory))
     slots = list(plan_rows.slots(document))
     if slots:
-        lines.extend(["", "SLOTS", *table(_SLOTS, _choose(plan_rows.SLOTS, _SLOTS, slots[:most]), indent="  ")])
+        lines.extend(["", "SLOTS", *table(_SLOTS, _choose(plan_rows.SLOTS, _SLOTS, slots[:most]), width, "  ")])
         lines.extend(_more(len(slots) - most, "slot", "slots.csv", directory))
     objects = plan_rows.objects(document)
     for kind, title in _TITLES.items():
         chosen = [row for row in objects if row[0] == kind]
         if chosen:
             lines.extend(
-                ["", title, *table(_OBJECTS, _choose(plan_rows.OBJECTS, _OBJECTS, chosen[:most]), indent="  ")]
+                ["", title, *table(_OBJECTS, _choose(plan_rows.OBJECTS, _OBJECTS, chosen[:most]), width, "  ")]
             )
             lines.extend(_more(len(chosen) - most, kind, "objects.csv", directory))
     return "\n".join(lines)
@@ -252,7 +253,7 @@ def _choose(
     ]
 
 
-def leaf_table(document: Document, most: int, directory: str = "") -> str:
+def leaf_table(document: Document, most: int, directory: str = "", width: int = WIDTH) -> str:
     """Return the ports of each leaf, at most ``most``, for a terminal. ``directory``: as in :func:`as_table`."""
     lines: list[str] = []
     left = most
@@ -261,7 +262,7 @@ def leaf_table(document: Document, most: int, directory: str = "") -> str:
         if left <= 0:
             break
         lines.append(_leaf_line(leaf))
-        lines.extend(table(_LEAVES, _choose(plan_rows.LEAVES, _LEAVES, leaf.rows[:left]), indent="  "))
+        lines.extend(table(_LEAVES, _choose(plan_rows.LEAVES, _LEAVES, leaf.rows[:left]), width, "  "))
         lines.append("")
         left -= len(leaf.rows)
     lines.extend(_more(sum(len(leaf.rows) for leaf in leaves) - most, _leaf_port(leaves), "leaves.csv", directory))

@@ -8,15 +8,17 @@ from __future__ import annotations
 import csv
 import io
 import re
+import textwrap
 import typing as t
 
-# Characters of a line: 120 without the indentation that Ansible adds to a message.
-WIDTH = 112
+# Characters of a line if the output is not a terminal, such as a file, a pipe or a log of CI.
+WIDTH = 120
 GAP = 2
 # Minimum width of a column that is narrowed.
 _NARROW = 8
 # Characters after which a line can be broken, the best first: between the ends of a range, not within one.
 _BREAKS = (" ", ",-/", ":;_.")
+_PARTS = re.compile("[^%s]*[%s]?" % (2 * (re.escape("".join(_BREAKS)),)))
 _NUMBER = re.compile(r"((over )?[0-9][0-9,^]*)?\Z")
 
 Row = t.Sequence[t.Any]
@@ -38,7 +40,8 @@ def cell(value: t.Any) -> str:
 def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, indent: str = "") -> list[str]:
     """Return the lines of a table that is at most ``width`` characters wide. Empty columns are omitted.
 
-    A text that is wider than its column continues on the next line; it is not truncated.
+    A text that is wider than its column continues on the next line; it is not truncated. If the columns do not fit
+    without a break in a word, each row is a paragraph.
     """
     cells = [[cell(value) for value in row] for row in rows]
     used = [at for at in range(len(head)) if any(row[at] for row in cells)]
@@ -46,6 +49,9 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
         return []
     columns = [[head[at]] + [row[at] for row in cells] for at in used]
     widths = _fit(columns, width - len(indent))
+    if sum(widths) + GAP * (len(widths) - 1) > width - len(indent):
+        rows_as_text = ((" " * GAP).join(filter(None, row)) for row in zip(*columns))
+        return [indent + line for text in rows_as_text for line in wrapped(text, width - len(indent), 2 * GAP * " ")]
     right = [all(_NUMBER.match(text) for text in column[1:]) for column in columns]
     lines: list[str] = []
     for row in zip(*columns):
@@ -60,10 +66,14 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
 
 
 def _fit(columns: t.Sequence[t.Sequence[str]], width: int) -> list[int]:
-    """Return widths of columns that fit together. The widest columns are narrowed first, and words are broken last."""
+    """Return widths of columns that fit together, if possible. The widest columns are narrowed first.
+
+    Words are broken last, and only at the signs of addresses and names.
+    """
     widths = [max(map(len, column)) for column in columns]
     words = [max(len(word) for text in column for word in text.split(" ")) for column in columns]
-    heads = [max(len(column[0]), min(_NARROW, size)) for column, size in zip(columns, widths)]
+    parts = [max(len(part) for text in column for part in _PARTS.findall(text)) for column in columns]
+    heads = [max(len(column[0]), part, min(_NARROW, size)) for column, part, size in zip(columns, parts, widths)]
     over = sum(widths) + GAP * (len(widths) - 1) - width
     for floor in (list(map(max, words, heads)), heads):
         while over > 0:
@@ -80,10 +90,18 @@ def fold(text: str, size: int) -> list[str]:
     lines = []
     while len(text) > size:
         cuts = [max(text.rfind(sign, 0, size + (sign == " ")) for sign in signs) + 1 for signs in _BREAKS]
-        cut = next((cut for cut in cuts if cut > size // 3), size)
+        cut = next((cut for cut in cuts if cut > size // 3), max(cuts) or size)
         lines.append(text[:cut].rstrip())
         text = text[cut:].lstrip()
     return [*lines, text]
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Return a text as lines of at most ``width`` characters, broken at spaces. ``indent``: of lines after the first.
+
+    A longer word has a line of its own.
+    """
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def markdown(head: t.Sequence[str], rows: t.Iterable[Row]) -> list[str]:

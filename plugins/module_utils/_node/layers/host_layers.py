@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core import 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Result
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program, layer_needs
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import installed_tools
 
 Row = t.Mapping[str, t.Any]
@@ -25,7 +25,7 @@ _CHANGES, _REASONS = "changes", "reboot_reasons"
 def run(options: Row, system: System, check: bool, warnings: list[str]) -> Result:
     """Run the module ``rail_host`` and return its result; see the module's documentation.
 
-    All options are checked before the first layer runs.
+    All options are checked before the first layer runs. Check mode runs all layers, and reports all of their errors.
     """
     system.management_interfaces = options.get("management_interfaces") or ()
     boot_id = system.read("/proc/sys/kernel/random/boot_id")
@@ -45,6 +45,8 @@ def run(options: Row, system: System, check: bool, warnings: list[str]) -> Resul
     except RailyardError as error:
         return _failed(result, layers.failure(error, {}))
     at_boot: set[str] = set()
+    goes_on = check and not options["keep_going"]
+    refused: list[tuple[str, Row]] = []
     for each, layer, module_options in chosen:
         name = each["module"]
         if each["skip_missing"] and _is_missing(name, layer, module_options, system):
@@ -55,12 +57,36 @@ def run(options: Row, system: System, check: bool, warnings: list[str]) -> Resul
             at_boot = _names_at_boot(module_options, parts[name])
         if not options["states"]:
             parts[name].pop("gathered", None)
+        waits = parts[name].get("failed") and all(error.get("port") in at_boot for error in parts[name]["errors"])
+        if goes_on and not waits:
+            parts[name] = layer_needs.judged(name, parts[name], {key: parts[key] for key in parts if key != name})
         if parts[name].get("failed") and not options["keep_going"]:
-            if not all(error.get("port") in at_boot for error in parts[name]["errors"]):
+            if waits:
+                # after the reboot, all layers run again
+                warnings.append("%s waits for the reboot: %s" % (each["layer"], parts[name]["msg"]))
+            elif not goes_on:
                 return _failed(result, parts[name], layer=each["layer"])
-            # after the reboot, all layers run again
-            warnings.append("%s waits for the reboot: %s" % (each["layer"], parts[name]["msg"]))
-    return _combined(result)
+            else:
+                refused.append((each["layer"], parts[name]))
+    left = {name: part["not_judged"] for name, part in parts.items() if "not_judged" in part}
+    if left:
+        result["not_judged"] = left
+    if options.get("preview"):
+        return dict(_combined(result), errors=_errors(refused))
+    return _failed(result, _together(refused), layer=refused[0][0]) if refused else _combined(result)
+
+
+def _errors(refused: t.Sequence[tuple[str, Row]]) -> list[dict[str, t.Any]]:
+    """Return the errors of several layers, each with its layer."""
+    return [dict(error, layer=layer) for layer, part in refused for error in part["errors"]]
+
+
+def _together(refused: t.Sequence[tuple[str, Row]]) -> Result:
+    """Return the reason why several layers failed."""
+    traces = [part["exception"] for _layer, part in refused if "exception" in part]
+    message = "\n".join(part["msg"] for _layer, part in refused)
+    reason: Result = {"failed": True, "msg": message, "errors": _errors(refused)}
+    return dict(reason, exception="\n".join(traces)) if traces else reason
 
 
 def _names_at_boot(options: Row, part: Row) -> set[str]:

@@ -65,14 +65,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
     nearest,
     trailing_number,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import WIDTH, count, table
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
 
 _MARK = re.compile(r"^ *# (?:DECIDE|CHECK): ", re.MULTILINE)
 _HEAD = ("line", "rule", "severity", "what is wrong", "remedy", "written")
 
 
-def as_table(findings: t.Sequence[ImportFinding]) -> str:
+def as_table(findings: t.Sequence[ImportFinding], width: int = WIDTH) -> str:
     """Return one table per file, in the order of lines."""
     lines: list[str] = []
     for file in dict.fromkeys(each.file for each in findings):
@@ -88,7 +88,7 @@ def as_table(findings: t.Sequence[ImportFinding]) -> str:
             )
             for each in of_file
         ]
-        lines.extend([file, *table(_HEAD, rows, indent="  "), ""])
+        lines.extend([file, *table(_HEAD, rows, width, "  "), ""])
     return "\n".join(lines).rstrip("\n")
 
 

@@ -8,15 +8,28 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import is_managed
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import HOSTS, LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 
 Row = t.Dict[str, t.Any]
 VERIFY, DRIFT = "verify", "drift"
+# Why a layer is not checked at the end of site.yml, which has just prepared the hosts.
+NOT_THOROUGH = named("not compared by site.yml: run verify.yml")
 _UNMANAGED = (
     "correct the configuration of %s at its owner: the port has managed: false, and hosts.yml does not change it"
 )
+
+
+# The state of a node that a task before verify failed on.
+EARLIER = "failed earlier in this run"
+# Code of a node without a result -> the end of a sentence about it, and about several nodes.
+_UNREAD = {
+    "RV001": ("does not answer", "do not answer"),
+    "RV002": ("could not be read", "could not be read"),
+    "RV003": ("has rail ports that cannot be identified", "have rail ports that cannot be identified"),
+}
 
 
 class NodeReport(t.NamedTuple):
@@ -33,6 +46,7 @@ class NodeReport(t.NamedTuple):
     :param inside: the result of ``rail_pods``; None if it did not run or (``inside_why``) failed.
     :param pod_probed, pod_refused: as ``probed`` and ``refused``, of its test pod.
     :param others: runs that probed on the node at the same time, each with ``run`` (its name) and ``since``.
+    :param state: what happened to a node without a result, if ``code`` does not say it.
     """
 
     name: str
@@ -49,6 +63,11 @@ class NodeReport(t.NamedTuple):
     pod_probed: t.Sequence[Row] = ()
     pod_refused: str = ""
     others: t.Sequence[t.Mapping[str, str]] = ()
+    state: str = ""
+
+    def unread(self, several: bool = False) -> str:
+        """Return why there is no result of the node, or of several nodes, as the end of a sentence about them."""
+        return self.state or _UNREAD[self.code][several]
 
     @property
     def live(self) -> Live:
@@ -105,6 +124,7 @@ class Run:
     """Failures and warnings in the order in which they are found, and the layers that they block.
 
     :param layers, rails: those to check.
+    :param thorough: whether modules ran in check mode, and ports listened for neighbours.
     """
 
     def __init__(
@@ -114,12 +134,14 @@ class Run:
         layers: t.Sequence[str],
         rails: t.Sequence[str],
         kind: str = VERIFY,
+        thorough: bool = True,
     ) -> None:
         self.fabric = fabric
         self.reports = {each.name: each for each in reports}
         self.layers = list(layers)
         self.rails = list(rails)
         self.kind = kind
+        self.thorough = thorough
         self.failures: list[Failure] = []
         self.warnings: list[Failure] = []
         self.checked: dict[str, set[t.Any]] = {name: set() for name in LAYERS}
@@ -129,6 +151,8 @@ class Run:
         self.carried: dict[str, set[tuple[str, str]]] = {name: set() for name in ("reach", "rdma", "pods")}
         # node and rail -> the planes that have no link or do not exist
         self.lost_planes: dict[tuple[str, str], set[int]] = {}
+        # node and rail -> why traffic has not proven it, unless a failure explains it
+        self.untested: dict[tuple[str, str], str] = {}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}
         # by node and peer, so that a lookup does not take longer with thousands of nodes
         self._failures: dict[str | None, list[Failure]] = {}

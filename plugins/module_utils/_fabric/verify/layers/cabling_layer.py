@@ -18,7 +18,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     planes_of,
     rails_of_network,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    NOT_THOROUGH,
+    Row,
+    Run,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_cabling, plane_layer
 
 Place = t.Tuple[str, str]
@@ -65,8 +69,8 @@ def cabling(run: Run) -> None:
         run.why_not["cabling"] = "InfiniBand has no LLDP: run ibnetdiscover on a node to see the cabling"
         return
     if not heard and not bonds and not any(planes.values()):
-        enable = "no port receives LLDP: enable it on the leaves, run with -e verify_lldp_seconds=31"
-        run.why_not["cabling"] = enable + only_lldp
+        enable = "no port receives LLDP: enable it on the leaves, run with -e verify_lldp_seconds=31" + only_lldp
+        run.why_not["cabling"] = enable if run.thorough else NOT_THOROUGH
         return
     if mute:
         run.why_not["cabling"] = "%d ports receive no LLDP" % mute + only_lldp

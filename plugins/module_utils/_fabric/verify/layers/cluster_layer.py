@@ -8,8 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import reason_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    NOT_THOROUGH,
+    Row,
+    Run,
+)
 
 _NAMES = ("resource", "network", "pool", "pool6", "policy")
 _FIELDS = 3
@@ -23,7 +26,9 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
         or ``site.yml`` has just applied what it read).
     """
     if cluster is None:
-        run.why_not["kubernetes"] = named("verify.yml and drift.yml check it") + " with -e kubernetes_kubeconfig=PATH"
+        option = "-e kubernetes_kubeconfig=PATH"
+        why_not = "no cluster is named: add %s" if run.thorough else NOT_THOROUGH + " with %s"
+        run.why_not["kubernetes"] = why_not % option
         return
     if cluster.get("error"):
         run.fail("RV900", None, None, "API server", expected="an answer", found=cluster["error"])

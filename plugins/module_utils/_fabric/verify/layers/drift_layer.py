@@ -18,11 +18,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import FILE, ROUTE, RULE, STEP
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
-    bond_of,
-    functions,
-    rdma_netdev,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import rails_by_name
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
@@ -80,17 +76,9 @@ def _of_node(report: NodeReport) -> list[Drifted]:
 def _rails(report: NodeReport) -> dict[str, str]:
     """Return name by which modules know a rail port or an interface below it -> its rail."""
     live = report.live
-    rails: dict[str, str] = {}
+    rails = rails_by_name(report.plan["ports"])
     for port in report.plan["ports"]:
-        names = [
-            port["rail"],
-            port["netdev"],
-            port["rdma"]["name"],
-            rdma_netdev(port),
-            (bond_of(port) or {}).get("name"),
-        ]
-        names += [each[key] for each in functions(port) for key in ("netdev", "pci")]
-        names += [row[key] for row in live.functions(port) for key in ("netdev", "pci")]
+        names = [row[key] for row in live.functions(port) for key in ("netdev", "pci")]
         rails.update({str(name): str(port["rail"]) for name in names if name})
     return rails
 

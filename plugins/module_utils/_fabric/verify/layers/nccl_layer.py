@@ -18,7 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE, gids_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    NOT_THOROUGH,
+    NodeReport,
+    Row,
+    Run,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import (
     pod_name,
     rail_specs,
@@ -49,7 +54,9 @@ def nccl(run: Run, seen: t.Mapping[str, t.Any] | None) -> None:
     if not workload.get("error"):
         _pods(run, workload)
     if not run.checked[LAYER] and not run.skipped[LAYER]:
-        run.why_not[LAYER] = "the plan writes no file on nodes, and no test pod was read"
+        files = any(report.plan.get("nccl") for report in run.reports.values())
+        none = "the plan writes no file on nodes, and no test pod was read"
+        run.why_not[LAYER] = NOT_THOROUGH if files and not run.thorough else none
 
 
 def _node(run: Run, report: NodeReport, files: Row, inside: Row) -> None:

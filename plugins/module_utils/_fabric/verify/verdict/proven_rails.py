@@ -63,6 +63,7 @@ def judge(run: Run, pairs: Pairs, budget: float | None, allowed: bool) -> dict[s
         return None
     proven = carried(run)
     unproven = _unproven(run, pairs, budget, proven)
+    run.untested.update((place, reason.why) for place, reason in unproven.items())
     groups: dict[Reason, list[Place]] = {}
     for place, reason in unproven.items():
         groups.setdefault(reason, []).append(place)

@@ -9,12 +9,14 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import provable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options, provable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import planes_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS, STATE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
     DRIFT,
+    EARLIER,
+    NOT_THOROUGH,
     VERIFY,
     NodeReport,
     Row,
@@ -31,12 +33,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import cluster_layer as cluster
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import pair_layers as pairs
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import proven_rails
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import port_counts, proven_rails
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.port_counts import (
+    FAILED,
+    OK,
+    UNCHECKED,
+)
 
 FORMAT = 1
 # The last layer of the state of nodes. After it, all failures that can explain a refusal are known.
 _LAST = "qos"
-OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
+_EARLIER_CAUSE = "an earlier task of this run failed on the node"
+_EARLIER = "correct the error that this run printed for the node, then run again"
+# Layers whose checks are per port, and per node.
+_OF_PORTS, _OF_NODES = ("driver", "link", "address"), ("firmware", "mode", "qos")
 
 
 class Asked(t.NamedTuple):
@@ -46,6 +56,8 @@ class Asked(t.NamedTuple):
     :param budget: in seconds.
     :param unproven_allowed: whether a rail without traffic is only a warning.
     :param tags, skip_tags: those of the Ansible run, which may exclude modules.
+    :param thorough: whether modules ran in check mode, and ports listened for neighbours. ``site.yml`` does neither,
+        because ``hosts.yml`` has just run.
     """
 
     limit: t.Sequence[str]
@@ -56,6 +68,7 @@ class Asked(t.NamedTuple):
     unproven_allowed: bool = False
     tags: t.Sequence[str] = ()
     skip_tags: t.Sequence[str] = ()
+    thorough: bool = True
 
 
 class Verdict(t.NamedTuple):
@@ -98,7 +111,7 @@ def judge(
         names = [name for name in names if name not in ("kubernetes", "pods")]
     if kind == DRIFT:
         names = [name for name in names if name in STATE]
-    run = Run(fabric, reports, names, list(asked.rails or fabric["rails"]), kind)
+    run = Run(fabric, reports, names, list(asked.rails or fabric["rails"]), kind, asked.thorough)
     steps: dict[str, t.Callable[[], None]] = {
         "driver": lambda: _driver(run),
         "mode": lambda: port_layers.mode(run),
@@ -120,7 +133,7 @@ def judge(
             drift_layer.changes(run, name, drifted)
         if name == _LAST:
             drift_layer.refusals(run, drifted)
-    _why_not(run)
+    _why_not(run, asked)
     proof = proven_rails.judge(run, planned_pairs, asked.budget, asked.unproven_allowed) if kind == VERIFY else None
     return Verdict(run, asked, planned_pairs, seen, proof)
 
@@ -135,21 +148,55 @@ def _nodes(run: Run) -> None:
     for report in run.reports.values():
         run.checked["node"].add(report.name)
         if report.info is None:
-            run.fail(report.code, report.name, None, "node", expected="an answer", found=report.why)
+            about = {"cause": _EARLIER_CAUSE, "remedy": _EARLIER} if report.state == EARLIER else {}
+            run.fail(report.code, report.name, None, "node", found=report.why, **about)
         elif (report.info.get("system") or {}).get("boot_service") == "failed":
             run.fail_drift("RV004", report.name, None, "railyard-boot.service", expected="active", found="failed")
 
 
-def _why_not(run: Run) -> None:
-    """Note why the layers of modules are not checked, and count the nodes on which they are."""
+def _why_not(run: Run, asked: Asked) -> None:
+    """Note why layers are not checked, and count the nodes on which those of modules are."""
     layers = {row.module: CODES[row.drift.code].layer for row in HOST_LAYERS if row.drift}
-    found = {layers.get(module) for report in run.nodes() for module in report.states}
+    for report in run.nodes():
+        for layer in {layers[module] for module in report.states if module in layers} & {"firmware", "qos"}:
+            run.checked[layer].add(report.name)
     for layer, why_not in (("firmware", "the plan manages no firmware"), ("qos", "the plan has none")):
-        if layer not in found:
+        if not run.checked[layer]:
+            run.why_not[layer] = _left_out(run, asked, layer) or why_not
+    unread = [report for report in run.reports.values() if report.info is None]
+    if not unread:
+        return
+    why_not = ", ".join(port_counts.unread(unread))
+    for layer in run.layers:
+        if (
+            not run.nodes()
+            and layer in (*_OF_PORTS, *_OF_NODES, "cabling", "nccl")
+            or (len(run.nodes()) < 2 <= len(run.reports) and layer in ("reach", "rdma"))
+        ):
             run.why_not[layer] = why_not
-        for report in run.nodes() if layer in run.layers else ():
-            if any(layers.get(module) == layer for module in report.states):
-                run.checked[layer].add(report.name)
+        for report in unread if run.checked[layer] or not run.nodes() else ():
+            ports = [port["rail"] for port in report.plan["ports"] if port["rail"] in run.rails]
+            if layer in _OF_PORTS:
+                run.skipped[layer].update((report.name, rail) for rail in ports)
+            elif layer in _OF_NODES and (layer == "mode" or run.checked[layer]):
+                run.skipped[layer].add(report.name)
+        if run.skipped[layer]:
+            run.why_not.setdefault(layer, why_not)
+
+
+def _left_out(run: Run, asked: Asked, layer: str) -> str:
+    """Return why this run did not compare the layer of a module that the plan may have; empty if it did."""
+    rows = [row for row in HOST_LAYERS if row.drift and CODES[row.drift.code].layer == layer]
+    planned = any(
+        row.options(report.plan, run.fabric, port_options(report.plan["ports"], row.module) if row.ports else [])
+        for report in run.reports.values()
+        for row in rows
+    )
+    if not planned:
+        return ""
+    if not run.thorough:
+        return NOT_THOROUGH
+    return "the tags of this run exclude it" if asked.tags or asked.skip_tags else "no node reported it"
 
 
 # -- the document ----------------------------------------------------------------------------------------------------
@@ -165,8 +212,9 @@ def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
     for report in run.reports.values():
         row = cells.setdefault(report.name, {})
         for rail in (port["rail"] for port in report.plan["ports"] if port["rail"] in run.rails):
-            good = report.info is not None and (report.name, rail) in checked
-            row[rail] = FAILED if (report.name, rail) in failed else OK if good else UNCHECKED
+            place = (report.name, rail)
+            known = report.info is not None  # else its partners may have failed, and the port is unknown
+            row[rail] = UNCHECKED if not known else FAILED if place in failed else OK if place in checked else UNCHECKED
     return cells
 
 
@@ -231,12 +279,17 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
     run = verdict.run
     failures = [each.as_dict() for each in _sorted(run, run.failures)]
     degraded = degraded_rails(verdict)
+    cells = matrix(verdict)
+    ports = port_counts.counts(cells)
     return {
         "format": FORMAT,
         "kind": run.kind,
         "fabric": run.fabric["name"],
         **{key: about[key] for key in ("plan", "railyard", "began", "seconds")},
         "ok": verdict.ok,
+        "headline": port_counts.headline(run, cells, degraded or ()),
+        "ports": {"planned": ports.ports, "good": ports.good, "failed": ports.failed, "unknown": ports.unknown},
+        "unread": {report.name: report.unread() for report in run.reports.values() if report.info is None},
         "asked": {
             "limit": list(verdict.asked.limit),
             "layers": [name for name in run.layers if name in (verdict.asked.layers or LAYERS)],
@@ -248,7 +301,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         "nodes": list(run.reports),
         "rails": run.rails,
         "layers": [_layer(run, name) for name in run.layers],
-        "matrix": matrix(verdict),
+        "matrix": cells,
         "proof": verdict.proof,
         **({} if degraded is None else {"degraded_rails": degraded}),
         "failures": failures,

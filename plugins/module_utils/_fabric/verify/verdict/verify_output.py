@@ -7,58 +7,28 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import STORAGE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import role_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import text_table
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.junit_xml import Case, junit
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, Failure, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import next_steps, port_counts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.port_counts import (
+    FAILED,
+    UNCHECKED,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.proven_rails import (
     UNPROVEN,
     layer_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
-    FAILED,
-    Verdict,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Verdict
 
-# The numbers of failures, warnings and rows of the matrix that fit on a screen.
-_FAILURES, _WARNINGS, _ROWS = 10, 5, 12
-# The number of nodes that a line names.
-_NAMES = 4
-_MARKS = {"ok": "ok", FAILED: "FAILED", "not checked": "-"}
-
-
-def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
-    """Return the first line of the summary."""
-    run = verdict.run
-    if run.kind == DRIFT:
-        number = len(run.failures)
-        drifted = "nothing drifted" if verdict.ok else "%s drifted" % text_table.count(number, "thing")
-        return "%s: %s on %s" % (run.fabric["name"], drifted, text_table.count(len(run.reports), "node"))
-    between = text_table.count(len(run.reports), "node")
-    if verdict.proof is not None:
-        word = "proven" if "rdma" in run.layers else "reached"
-        unproven = rails_unproven(verdict.proof)
-        not_proven = ", %d not %s" % (unproven, word) if unproven else ""
-        compute, storage = _by_role(run)
-        of_rails = ["%d of %s" % (rails_proven(shown, compute), text_table.count(len(compute), "rail"))]
-        if storage:
-            of_storage = text_table.count(len(storage), "storage rail")
-            of_rails.append("%d of %s" % (rails_proven(shown, storage), of_storage))
-        degraded = "".join(", " + each for each in _degraded(shown))
-        return "%s %s between %s%s%s" % (" and ".join(of_rails), word, between, degraded, not_proven)
-    return "%s: %s on %s" % (run.fabric["name"], "ok" if verdict.ok else "failed", between)
-
-
-def _degraded(shown: t.Mapping[str, t.Any], most: int = 2) -> list[str]:
-    """Return the rails that carry traffic on some of their planes, such as ``gpu03 on 3 of 4 planes (ai-2)``."""
-    groups: dict[tuple[str, int, int], list[str]] = {}
-    for row in shown.get("degraded_rails") or ():
-        if row["proven"]:
-            key = (row["rail"], row["planes"] - len(row["lost"]), row["planes"])
-            groups.setdefault(key, []).append(row["node"])
-    texts = ["%s on %d of %d planes (%s)" % (*key, text_table.first_of(nodes, _NAMES)) for key, nodes in groups.items()]
-    return texts[:most] + (["and %d more" % (len(texts) - most)] if len(texts) > most else [])
+# The numbers of warnings and rows of nodes that fit on a screen.
+_WARNINGS, _ROWS = 3, 10
+# The number of rails with a lost plane, and of names in a line.
+_FAILURES, _NAMES = 5, 4
+_MARKS = {"ok": "ok", FAILED: "FAILED", UNCHECKED: "unknown"}
+_GBITS = "%.2f"
 
 
 def _planes(shown: t.Mapping[str, t.Any]) -> list[str]:
@@ -77,14 +47,6 @@ def _planes(shown: t.Mapping[str, t.Any]) -> list[str]:
     return texts + (["and %s without a plane" % text_table.count(left, "more rail")] if left else [])
 
 
-def _by_role(run: Run) -> tuple[list[str], list[str]]:
-    """Return the compute rails and the storage rails of a run. Without compute rails, the first list has all rails."""
-    ports = {port["rail"]: port for report in run.reports.values() for port in report.plan["ports"]}
-    storage = [rail for rail in run.rails if rail in ports and role_of(ports[rail]) == STORAGE]
-    compute = [rail for rail in run.rails if rail not in storage]
-    return (compute, storage) if compute else (storage, [])
-
-
 def rails_proven(shown: t.Mapping[str, t.Any], rails: t.Container[str] | None = None) -> int:
     """Return the number of rails that are ok on every node that has them. ``rails``: the rails to count; None: all."""
     cells: dict[str, list[str]] = {}
@@ -101,74 +63,145 @@ def rails_unproven(proof: t.Mapping[str, t.Any] | None) -> int:
     return sum(each["state"] == UNPROVEN for each in (proof or {}).values())
 
 
-def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> list[str]:
-    """Return the summary for a terminal: about 40 lines at most. Further failures, warnings and nodes are counted.
+class Commands(t.NamedTuple):
+    """What the summary names. ``results``: the file of the verdict; ``report``: the command that writes the page.
+
+    ``play``: returns the command that runs a playbook with options.
+    """
+
+    results: str
+    report: str
+    play: t.Callable[[str], str]
+
+
+def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], width: int, commands: Commands | None = None) -> list[str]:
+    """Return the summary for a terminal: the headline, numbers, and what to do, about 40 lines at most.
 
     :param shown: the verdict's document.
-    :param where: the file that has all of them.
+    :param width: characters of a line. Commands are not broken.
     """
-    summary = [headline(verdict, shown)]
-    rows = [
-        (each["title"], each["checked"], each["failed"], each["not_checked"], each["why_not"])
-        for each in shown["layers"]
-    ]
-    summary += text_table.table(("layer", "checked", "failed", "not checked", ""), rows)
-    not_ok = [node for node, row in shown["matrix"].items() if any(cell != "ok" for cell in row.values())]
-    if not_ok:
-        # one row per node that is not ok
-        head = ("", *verdict.run.rails)
-        table = [(node, *(_MARKS.get(shown["matrix"][node].get(rail, ""), "") for rail in head[1:])) for node in not_ok]
-        summary += text_table.table(head, table[:_ROWS])
-        summary += ["and %s" % text_table.count(len(not_ok) - _ROWS, "more node")] if len(not_ok) > _ROWS else []
-    summary += _planes(shown)
-    summary += _speeds(shown)
-    summary += _slots(shown)
-    summary += _grouped(verdict.run.failures, _FAILURES, "failures")
-    summary += ["warning: " + line for line in _grouped(verdict.run.warnings, _WARNINGS, "warnings")]
-    return summary + (["results: %s" % where] if where else [])
+    run = verdict.run
+    steps = of_failures(run, run.failures)
+    summary = [*text_table.wrapped(shown["headline"], width), "", *_layers(run, shown, width)]
+    summary += _nodes(run, shown, width)
+    for each in (*_planes(shown), *_slots(shown)):
+        summary += text_table.wrapped(each, width)
+    summary += _speeds(run, shown, width)
+    if steps:
+        summary += ["", "What to do first:"]
+        for each in next_steps.lines(steps):
+            summary += text_table.wrapped(each, width, "   ")
+    warnings = of_failures(run, run.warnings)
+    for step in warnings[:_WARNINGS]:
+        summary += text_table.wrapped("warning: " + step.line(), width, "   ")
+    if len(warnings) > _WARNINGS:
+        summary.append("and %s" % text_table.count(len(warnings) - _WARNINGS, "more warning"))
+    return [*summary, *([] if commands is None else ["", *_commands(verdict, steps, commands)])]
 
 
-def _grouped(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
-    """Return one line per group of failures that differ only in the node."""
-    groups: dict[Failure, list[Failure]] = {}
+def of_failures(run: Run, failures: t.Sequence[Failure]) -> list[next_steps.Step]:
+    """Return the steps of failures or warnings, which are those of the report page."""
+    texts = []
     for each in failures:
-        groups.setdefault(_without_node(each), []).append(each)
-    lines = [_line(alike) for alike in list(groups.values())[:most]]
-    left = sum(len(alike) for alike in list(groups.values())[most:])
-    return lines + (["and {:,} more {}".format(left, word)] if left else [])
+        values: list[str] = [each.code, each.layer, *(str(value or "") for value in each[1:-1])]
+        texts.append(next_steps.Failure(*values)._replace(rails=each.rails))
+    plans = ({"name": report.name, "ports": report.plan["ports"]} for report in run.reports.values())
+    return next_steps.steps(plans, [next_steps.Judged(run.kind, run.layers, texts)])
 
 
-def _line(alike: t.Sequence[Failure]) -> str:
-    """Return one line of failures that differ only in the node."""
-    if len(alike) == 1:
-        return alike[0].line()
-    return _without_node(alike[0]).line(text_table.first_of([str(each.node) for each in alike], _NAMES))
+def _commands(verdict: Verdict, steps: t.Sequence[next_steps.Step], commands: Commands) -> list[str]:
+    """Return where the results are, how to write the page, and the next command."""
+    run = verdict.run
+    play = next_steps.next_play(steps, run.reports)
+    if not play and verdict.ok and run.kind == DRIFT:
+        play = playbook("verify")
+    found = ["results: %s" % commands.results]
+    if play:
+        found.append("report:  %s" % commands.report)
+    return [*found, "next:    %s" % (commands.play(play) if play else commands.report)]
 
 
-def _without_node(failure: Failure) -> Failure:
-    """Return what failures of several nodes have in common. Failures of objects, without a node, are not grouped."""
-    node = failure.node
-    if node is None:
-        return failure
-    playbook = failure.playbook and failure.playbook.replace(" --limit %s" % node, "")
-    return failure._replace(node=None, cause=failure.cause.replace(node, "NODE"), playbook=playbook)
+def _layers(run: Run, shown: t.Mapping[str, t.Any], width: int) -> list[str]:
+    """Return a table of the layers that were checked, and the reasons for the others."""
+    rows: list[text_table.Row] = []
+    partly: list[str] = []
+    others: dict[str, list[str]] = {}
+    # the headline names the nodes that could not be read
+    unread = ", ".join(port_counts.unread(each for each in run.reports.values() if each.info is None))
+    for each in shown["layers"]:
+        if each["checked"] or each["failed"]:
+            rows.append((each["title"], _unit(run, each["name"]), each["failed"], each["not_checked"]))
+            if each["why_not"] and each["why_not"] != unread:
+                partly.append("%s: %s" % (each["title"], each["why_not"]))
+        else:
+            others.setdefault(each["why_not"] or "a lower layer failed", []).append(each["title"])
+    found = text_table.table(("layer", "checked", "failed", "not checked"), rows, width)
+    for text in [*partly, *("not checked: %s: %s" % ("; ".join(titles), why) for why, titles in others.items())]:
+        found += text_table.wrapped(text, width, "   ")
+    return found
 
 
-def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
-    """Return a table of the least, median and greatest bandwidth of each rail."""
+def _unit(run: Run, layer: str) -> str:
+    """Return how many nodes, ports or pairs of ports were checked."""
+    # nodes are names or (name, None), ports (node, rail), and pairs of ports (node, node, rail)
+    sizes = [1 if isinstance(place, str) else len(place) - (place[-1] is None) for place in run.checked[layer]]
+    return text_table.count(sizes.count(max(sizes)), ("node", "port", "pair")[max(sizes) - 1]) if sizes else "none"
+
+
+def _nodes(run: Run, shown: t.Mapping[str, t.Any], width: int) -> list[str]:
+    """Return the nodes with a port that is not good, without those that could not be read.
+
+    That is a table with the rails as columns, if it fits, or else one line for all nodes with the same ports.
+    """
+    rails: list[str] = shown["rails"]
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for node, cells in shown["matrix"].items():
+        if node not in shown["unread"] and any(cell != "ok" for cell in cells.values()):
+            groups.setdefault(tuple(cells.items()), []).append(node)
+    if not groups:
+        return []
+    rows = [
+        (fold_names(nodes), *(_MARKS[dict(cells)[rail]] if rail in dict(cells) else "" for rail in rails))
+        for cells, nodes in list(groups.items())[:_ROWS]
+    ]
+    table = text_table.table(("node", *rails), rows, 1 << 16)
+    if max(map(len, table)) > width:
+        table = []
+        for cells, nodes in list(groups.items())[:_ROWS]:
+            of_state = {
+                mark: [rail for rail, cell in cells if _MARKS[cell] == mark] for mark in list(_MARKS.values())[1:]
+            }
+            texts = ["%s %s" % (mark, fold_names(each)) for mark, each in of_state.items() if each]
+            table += text_table.wrapped("%s: %s" % (fold_names(nodes), "; ".join(texts)), width, "   ")
+    left = sum(map(len, list(groups.values())[_ROWS:]))
+    return ["", *table, *(["and %s" % text_table.count(left, "more node")] if left else [])]
+
+
+def _speeds(run: Run, shown: t.Mapping[str, t.Any], width: int) -> list[str]:
+    """Return the least, median and greatest bandwidth of each rail, or of all rails if the table is too wide."""
     by_rail: dict[str, list[float]] = {}
     for row in shown["measures"]:
         if row["gbits"] is not None:
             by_rail.setdefault(row["rail"], []).append(row["gbits"])
-    if not by_rail:
+    values = {rail: sorted(by_rail[rail]) for rail in run.rails if rail in by_rail}
+    if not values:
         return []
-    values = {rail: sorted(each) for rail, each in by_rail.items()}
-    rows = []
-    for name, pick in (("least", 0.0), ("median", 0.5), ("greatest", 1.0)):
-        rows.append((name, *("%.2f" % each[int(pick * (len(each) - 1))] for each in values.values())))
+    picks = (("least", 0.0), ("median", 0.5), ("greatest", 1.0))
+
+    def pick(each: t.Sequence[float], part: float) -> str:
+        return _GBITS % each[int(part * (len(each) - 1))]
+
+    rows = [(name, *(pick(each, part) for each in values.values())) for name, part in picks]
     if all(len(each) == 1 for each in values.values()):
-        rows = [("", *rows[0][1:])]
-    return text_table.table(("Gb/s", *values), rows)
+        rows = [("measured", *rows[0][1:])]
+    table = text_table.table(("Gb/s", *values), rows, 1 << 16)
+    if max(map(len, table)) > width:
+        every = sorted(value for each in values.values() for value in each)
+        texts = ", ".join("%s %s Gb/s" % (name, pick(every, part)) for name, part in picks)
+        slowest = min(values, key=lambda rail: values[rail][0])
+        of_rails = "bandwidth of %s: %s; the least is of %s" % (text_table.count(len(values), "rail"), texts, slowest)
+        table = text_table.wrapped(of_rails, width, "   ")
+    return ["", *table]
 
 
 def _slots(shown: t.Mapping[str, t.Any]) -> list[str]:

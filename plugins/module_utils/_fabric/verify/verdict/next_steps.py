@@ -1,27 +1,61 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Steps to fix a fabric: similar failures are one step, and a step that may fix later ones comes first."""
+"""Steps to fix a fabric: similar failures are one step, and a step that may fix later ones comes first.
+
+The terminal and the report page show the same steps.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR, label
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
-    Failure,
-    LintFinding,
-    Verdict,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import label
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import cables, leaf_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 
 Document = t.Mapping[str, t.Any]
 
+# The numbers of steps, and of places and values of one step, in the summary for a terminal.
+MOST = 5
+_PLACES, _VALUES = 3, 2
+# More nodes are not named in a command: a playbook without a limit changes only differences, too.
+_LIMITED = 8
 _LIMIT = " --limit "
 # Layers whose failures may be caused by a cable or its remote end.
 _CABLES = ("link", "cabling", "reach", "rdma")
+
+
+class Failure(t.NamedTuple):
+    """One failure. Missing texts are empty. ``playbook``: with its ``--limit``. ``rails``: all affected rails."""
+
+    code: str
+    layer: str
+    node: str
+    rail: str
+    peer: str
+    what: str
+    expected: str
+    found: str
+    cause: str
+    remedy: str
+    playbook: str
+    rails: t.Sequence[str] = ()
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Return the (node, rail) pairs that it concerns; the rail is empty for a whole node."""
+        return [(self.node, rail) for rail in (self.rails or (self.rail,))] if self.rail else [(self.node, "")]
+
+
+class Judged(t.NamedTuple):
+    """The failures of one verdict. ``layers``: their names, from the bottom up."""
+
+    kind: str
+    layers: t.Sequence[str]
+    failures: t.Sequence[Failure]
 
 
 class Step(t.NamedTuple):
@@ -57,17 +91,34 @@ class Step(t.NamedTuple):
         text = " ".join(filter(None, place)) or "the cluster"
         return "%s (%s)" % (text, self.cables[place]) if place in self.cables else text
 
+    def line(self) -> str:
+        """Return the step as one line: where, what, what to do."""
+        where = self.place(self.places[0]) if len(self.places) == 1 else _where(self.places)
+        if len(self.places) > 1 and self.shared:
+            where += ", %s" % self.shared
+        values = [
+            "%s %s" % (verb, first_of(texts, _VALUES))
+            for verb, texts in (
+                ("expected", self.expected),
+                ("found", [each for each in self.found if each != self.title]),
+            )
+            if texts
+        ]
+        code = " (%s)" % self.code if self.code else ""
+        text = "%s: %s%s%s" % (where, self.title, code, ": " + ", ".join(values) if values else "")
+        return "%s. Remedy: %s." % (text, self.remedy or "none known")
+
 
 class _Leaves:
     """Cabling of the plan. ``names``: (node, rail) -> leaf. ``ends``: (node, rail) -> leaf and leaf port as text.
     ``ports``: leaf -> number of rail ports connected to it.
     """
 
-    def __init__(self, plan: Document) -> None:
+    def __init__(self, nodes: t.Iterable[Document]) -> None:
         self.names: dict[tuple[str, str], str] = {}
         self.ends: dict[tuple[str, str], str] = {}
         self.ports: dict[str, int] = {}
-        for node in plan["nodes"]:
+        for node in nodes:
             for port in node["ports"]:
                 leaf = port.get("leaf") or {}
                 if leaf.get("name"):
@@ -80,11 +131,14 @@ class _Leaves:
                     )
 
 
-def steps(plan: Document, findings: t.Sequence[LintFinding], verdicts: t.Sequence[Verdict]) -> list[Step]:
-    """Return all steps in their order: errors of the fabric file, then each verdict's failures by layer."""
-    found = [_of_finding(each) for each in findings if each.severity == ERROR]
+def steps(nodes: t.Iterable[Document], verdicts: t.Sequence[Judged]) -> list[Step]:
+    """Return the steps of verdicts in their order: each verdict's failures by layer.
+
+    :param nodes: the planned nodes, with ``name`` and ``ports``.
+    """
+    found: list[Step] = []
     known: set[tuple[str, ...]] = set()
-    leaves = _Leaves(plan)
+    leaves = _Leaves(nodes if any(each.failures for each in verdicts) else ())
     for verdict in verdicts:
         found += _of_verdict(verdict, known, leaves)
         # a failure that a later verdict repeats is not a new step
@@ -92,18 +146,44 @@ def steps(plan: Document, findings: t.Sequence[LintFinding], verdicts: t.Sequenc
     return found
 
 
+def lines(found: t.Sequence[Step]) -> list[str]:
+    """Return the first steps as numbered lines, and how many more there are."""
+    texts = ["%d. %s" % (number, step.line()) for number, step in enumerate(found[:MOST], 1)]
+    return texts + (["   and %s" % count(len(found) - MOST, "more step")] if len(found) > MOST else [])
+
+
+def next_play(found: t.Sequence[Step], nodes: t.Collection[str]) -> str:
+    """Return the playbook that does the first step that a playbook can do, with its limit; else an empty text.
+
+    :param nodes: all nodes of the run.
+    """
+    play = next((step.plays[0] for step in found if step.plays), "")
+    name, _limit, limited = play.partition(_LIMIT)
+    names = set(limited.split(","))
+    return name if len(names) > _LIMITED or names >= set(nodes) else play
+
+
+def _where(places: t.Sequence[tuple[str, str]]) -> str:
+    """Return places as text: the rails of equal nodes and the nodes of equal rails together."""
+    by_node: dict[str, list[str]] = {}
+    for node, rail in places:
+        by_node.setdefault(node, []).append(rail)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for node, rails in by_node.items():
+        groups.setdefault(tuple(rails), []).append(node)
+    texts = [
+        " ".join(filter(None, (fold_names(filter(None, nodes)), fold_names(filter(None, rails)))))
+        for rails, nodes in groups.items()
+    ]
+    return first_of([each or "the cluster" for each in texts], _PLACES)
+
+
 def _identity(failure: Failure) -> tuple[str, ...]:
     return failure.node, failure.rail, failure.what
 
 
-def _of_finding(finding: LintFinding) -> Step:
-    place = "%s:%s" % (finding.file, finding.line) if finding.line else finding.file
-    title = "%s: %s" % (finding.place, finding.message) if finding.place else finding.message
-    return Step("lint", finding.code, title, (), (), (), (), finding.remedy, [(place, "")], "", (), name=finding.name)
-
-
-def _of_verdict(verdict: Verdict, known: t.AbstractSet[tuple[str, ...]], leaves: _Leaves) -> list[Step]:
-    rank = {layer.name: at for at, layer in enumerate(verdict.layers)}
+def _of_verdict(verdict: Judged, known: t.AbstractSet[tuple[str, ...]], leaves: _Leaves) -> list[Step]:
+    rank = {name: at for at, name in enumerate(verdict.layers)}
     groups: dict[tuple[str, ...], list[Failure]] = {}
     for failure in verdict.failures:
         if _identity(failure) not in known:
