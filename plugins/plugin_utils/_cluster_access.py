@@ -68,6 +68,8 @@ class Planned:
             for component, made in object_components.components(self.document, self.given)
             if component not in ON_DEMAND or known.test_pods
         ]
+        # every provider with networks in pods, except the agent
+        self.attaches_by_multus: bool = self.document["fabric"]["provider"] not in ("agent", "none")
         # If a rule of Node Feature Discovery sets these labels, nothing else must set them.
         self.labels_nodes = not known.node_feature_rule
 

@@ -76,7 +76,7 @@ def test_a_verdict_is_printed_line_by_line_with_commands(place: Path) -> None:
     words = ("-e", "ansible_port=1", "-T", "2", "-e", "report_dir=seen", "-e", "verify_report_dir=seen")
     done = play(place, "verify", *words, inventory="dead")
     lines = done.stdout.splitlines()
-    assert done.returncode == 2, done.text
+    assert done.returncode == 4, done.text  # Ansible's status of unreachable hosts
     assert sum(line.startswith("node-unreachable (RV001) ai-10-1-16-1, ai-10-1-16-2: ") for line in lines) == 1, (
         done.text
     )
