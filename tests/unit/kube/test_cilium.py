@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import preflight
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
 
 LIST = "https://far:6443/api/v1/configmaps?fieldSelector=metadata.name%3Dcilium-config"
 ONE = "https://far:6443/api/v1/namespaces/kube-system/configmaps/cilium-config"
@@ -50,6 +52,15 @@ def test_an_exclusive_cilium_is_reported_with_its_remedy(namespace: str) -> None
     (line,) = warnings({LIST: (200, {"items": [config(namespace, cni_exclusive="true")]})})
     assert line.startswith("ConfigMap %s/cilium-config: cni-exclusive is true" % namespace)
     assert "Remedy: " in line and "-n %s --reuse-values --set cni.exclusive=false" % namespace in line
+
+
+@pytest.mark.parametrize(
+    ("inventory", "read"), [("macvlan-roce", True), ("host-device", True), ("agent", False), ("slurm", False)]
+)
+def test_only_fabrics_with_multus_read_it(inventory: str, read: bool) -> None:
+    file = Path(__file__).resolve().parents[3] / "inventories" / inventory / "fabric.yml"
+    kubernetes = {"registry": "registry.example"}
+    assert _cluster_access.Planned({"file": str(file), "kubernetes": kubernetes}).facts.networks is read
 
 
 DENIED = (403, {"kind": "Status", "code": 403})
