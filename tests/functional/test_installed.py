@@ -77,11 +77,10 @@ def test_a_verdict_is_printed_line_by_line_with_commands(place: Path) -> None:
     done = play(place, "verify", *words, inventory="dead")
     lines = done.stdout.splitlines()
     assert done.returncode == 4, done.text  # Ansible's status of unreachable hosts
-    assert sum(line.startswith("node-unreachable (RV001) ai-10-1-16-1, ai-10-1-16-2: ") for line in lines) == 1, (
-        done.text
-    )
-    assert any(re.match(r"Nodes answer +2 +2 +0", line) for line in lines), done.text
-    assert "check it with -e kubernetes_kubeconfig" in done.one_line and "railyard.fabric.drift" in done.text
+    first = "1. ai-10-1-16-[1-2]: the node does not answer (RV001)"
+    assert sum(line.startswith(first) for line in lines) == 1, done.text
+    assert any(re.match(r"Nodes answer +2 nodes +2 +0", line) for line in lines), done.text
+    assert "add -e kubernetes_kubeconfig" in done.one_line and "-i dead railyard.fabric.report" in done.text
     assert "playbooks/" not in re.sub(r"\S*/collections/\S*", "", done.text)
     done = play(place, "report", "-e", "report_dir=seen", inventory="dead")
     assert done.returncode == 0 and "the report: seen/report.html" in done.stdout.splitlines(), done.text
