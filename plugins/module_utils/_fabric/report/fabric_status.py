@@ -72,7 +72,7 @@ def port_state(port: Row, seen: Row) -> str:
 
     :param port: a port of ``railyard_node``, identified on the node.
     """
-    states = [_function_state(function, seen) for function in functions_of(port)]
+    states = [_function_state(function, str(port["netdev"]), seen) for function in functions_of(port)]
     bad = [state for state in states if state]
     if not bad:
         return UP
@@ -81,7 +81,8 @@ def port_state(port: Row, seen: Row) -> str:
     return bad[0]
 
 
-def _function_state(function: Row, seen: Row) -> str:
+def _function_state(function: Row, interface: str, seen: Row) -> str:
+    """Return the state of a function. ``interface``: the netdev of its port, which may be a bond."""
     pci, name = function.get("pci"), function.get("netdev")
     rows = [row for row in seen["nics"] if (row["pci"] == pci if pci else row["netdev"] == name)]
     if not rows:
@@ -91,7 +92,7 @@ def _function_state(function: Row, seen: Row) -> str:
     links = [
         row
         for row in seen.get("rdma") or ()
-        if row.get("pci") == nic["pci"] and not row.get("parent") and row.get("netdev") in (None, netdev)
+        if row.get("pci") == nic["pci"] and not row.get("parent") and row.get("netdev") in (None, netdev, interface)
     ]
     if netdev is None and (nic.get("holders") or nic.get("rdma_holders")):
         return IN_POD
@@ -256,12 +257,12 @@ class FabricStatus:
 def _agent_problems(node: NodeStatus, version: str) -> list[str]:
     agent = node.agent
     if agent is None:
-        return ["have no rail agent, which the plan has"] if node.agent_planned else []
+        return ["no rail agent, which the plan has"] if node.agent_planned else []
     if agent.get("error"):
         return [_short(agent["error"])]
     found = [_short(text.replace(node.name, "NODE")) for text in agent["problems"]]
     if agent["version"] != version:
-        found.append("run agent %s, and this collection has %s" % (agent["version"], version))
+        found.append("agent %s, and this collection has %s" % (agent["version"], version))
     return found
 
 
