@@ -50,8 +50,8 @@ $(VENV)/ready: requirements-dev.txt tools/venv tools/foreign_collections.py
 	@touch $@
 
 # Without CLUSTER the guests are nodes of a Kubernetes cluster, each with a test pod on the rails. CLUSTER=1: two nodes of
-# no cluster, and an API server beside them, for the objects of operators. CLUSTER=0: the two nodes alone. DRA=1: the agent
-# is a DRA driver, which needs KUBEBUILDER_ASSETS with Kubernetes 1.36 or later.
+# no cluster, and an API server beside them, for the objects of operators. CLUSTER=0: the two nodes alone. The agent is a DRA
+# driver from Kubernetes 1.36 on, else a device plugin. DRA=1 or DRA=0 selects it.
 api_server = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(CRDS))
 
 lab: $(VENV)/ready ## boot the lab (two nodes, eight rails, pods) and run site.yml on it to the end; a second time changes nothing
@@ -61,7 +61,7 @@ ifneq ($(filter 0 1,$(CLUSTER)),)
 	ansible-playbook -i inventories/lab site.yml $(if $(filter 0,$(CLUSTER)),-e kubernetes_enabled=false)
 else
 	lab/lab up --cluster
-	ansible-playbook -i inventories/lab-agent$(if $(filter 1,$(DRA)),-dra) site.yml
+	@inventory=$$(lab/lab cluster inventory $(if $(DRA),--dra $(DRA))) && set -x && ansible-playbook -i $$inventory site.yml
 endif
 
 lab-down: ## end the lab's guests

@@ -106,9 +106,10 @@ def _start(spec: Spec, system: GuestSystem, lab: Lab | None) -> Lab:
     hosts.ensure_tools(cache / "host.log")
     qemu = qemus.ensure(host, cache)
     if lab is None:
-        kubelet = Path(str(binaries.ensure(cache, nodes=True).kubelet)) if spec.cluster else None
-        image = images.ensure(host, system, cache, kubelet)
-        lab = _new(spec, system, image, accel.decide(spec.accel or "auto", qemu, image, cache))
+        programs = binaries.ensure(cache, nodes=True) if spec.cluster else None
+        image = images.ensure(host, system, cache, Path(str(programs.kubelet)) if programs else None)
+        accelerator = accel.decide(spec.accel or "auto", qemu, image, cache)
+        lab = _new(spec, system, image, accelerator, programs.version if programs else "")
         lab.save()
     else:
         image = _image_of(lab)
@@ -147,7 +148,7 @@ def _start_guests(lab: Lab, nodes: list[int], image: images.Image, qemu: qemus.Q
         bytecode.send(lab, new)
 
 
-def _new(spec: Spec, system: GuestSystem, image: images.Image, accelerator: str) -> Lab:
+def _new(spec: Spec, system: GuestSystem, image: images.Image, accelerator: str, kubelet: str) -> Lab:
     taken: set[int] = set()
     for name in state.names():
         with contextlib.suppress(LabError):
@@ -167,6 +168,7 @@ def _new(spec: Spec, system: GuestSystem, image: images.Image, accelerator: str)
         layout=spec.layout or leaf.RAILS,
         ports=ports[: size["nodes"]],
         kubelet_ports=ports[size["nodes"] :],
+        kubelet=kubelet,
         **size,
     )
     lab.directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -50,7 +50,8 @@ class Lab:
     """One lab: its size, the image of its guests, and the ports of its guests.
 
     ``memory``: MiB per node. ``image``: the directory of the image; ``image_id``: its ID when the disks were created.
-    ``ports``: the loopback SSH port of each node. ``kubelet_ports``: that of its kubelet, if it has one. ``system``:
+    ``ports``: the loopback SSH port of each node. ``kubelet_ports``: that of its kubelet, if it has one. ``kubelet``:
+    the version of the kubelet in the image, such as ``1.20.2``; empty without one, and in older states. ``system``:
     the guests' distribution and version. ``network``: the program that manages their network. ``layout``: which leaves
     act as one switch, one of :data:`.leaf.LAYOUTS`.
     """
@@ -68,6 +69,7 @@ class Lab:
     system: str = "unknown"  # a lab that was started before this field existed
     network: str = "networkd"
     layout: str = "rails"
+    kubelet: str = ""
 
     @property
     def cluster(self) -> bool:

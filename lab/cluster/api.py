@@ -7,6 +7,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +18,9 @@ from lab.errors import LabError
 
 MANAGER = "railyard-lab"
 APPLY = "application/apply-patch+yaml"
+# Seconds before each repetition of a request that the server does not serve yet (429). 1.36 answers so to requests for
+# custom resources for a moment after a change of their definition.
+AGAIN = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Unreachable(LabError):
@@ -79,9 +83,13 @@ class Api:
         remedy = "lab cluster up --name %s" % self.cluster.name
         headers = {"Accept": "application/json", **({"Content-Type": kind} if body is not None else {})}
         try:
-            self._connection.request(method, path, json.dumps(body) if isinstance(body, dict) else body, headers)
-            answer = self._connection.getresponse()
-            text = answer.read()
+            for wait in (*AGAIN, None):
+                self._connection.request(method, path, json.dumps(body) if isinstance(body, dict) else body, headers)
+                answer = self._connection.getresponse()
+                text = answer.read()
+                if answer.status != http.HTTPStatus.TOO_MANY_REQUESTS or wait is None:
+                    break
+                time.sleep(wait)
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise Unreachable("the API server does not answer (%s)" % error, remedy) from None

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control plane's programs: those that KUBEBUILDER_ASSETS names, those on PATH, or those that the lab builds."""
+"""The programs of Kubernetes: those that KUBEBUILDER_ASSETS names, those on PATH, an official release, or a build."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import host as hosts
-from lab.cluster import build
+from lab.cluster import build, official
 from lab.errors import LabError
 from lab.progress import say
 
@@ -41,8 +41,13 @@ class Binaries:
     @property
     def release(self) -> tuple[int, int]:
         """The server's release, such as (1, 20)."""
-        major, minor = self.version.split(".")[:2]
-        return int(major), int(minor)
+        return _release(self.version)
+
+
+def _release(version: str) -> tuple[int, int]:
+    """Return the release of a version: (1, 20) for ``1.20.2``."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def version_of(program: str) -> str | None:
@@ -123,15 +128,39 @@ def _given(nodes: bool) -> Binaries | None:
     return None
 
 
-def ensure(cache: Path, nodes: bool = False) -> Binaries:
-    """Return working programs. They are built if they are missing.
+def ensure(cache: Path, nodes: bool = False, version: str = "") -> Binaries:
+    """Return working programs. They are downloaded, or else built, if they are missing.
 
     :param nodes: scheduler and kubelet are required too.
-    :raises LabError: if they cannot be built.
+    :param version: that of the guests' kubelets, such as ``1.20.2``: programs of another release are an error.
+    :raises LabError: if there are none.
     """
-    given = _given(nodes)
-    if given is not None:
-        return given
+    found = _given(nodes) or _cached(cache, nodes, version)
+    if version and _release(found.version) != _release(version):
+        raise LabError(
+            "the guests have the kubelet of Kubernetes %s, and the other programs are %s" % (version, found.version),
+            "lab up --cluster --fresh, or point %s at programs of %s" % (ASSETS, version),
+        )
+    return found
+
+
+def _cached(cache: Path, nodes: bool, version: str) -> Binaries:
+    """Return the programs of the official release, or those of a build. The guests may have the kubelet of a build."""
+    if version and _release(version) != _release(official.VERSION):
+        return _built(cache, nodes)
+    try:
+        place = official.ensure(cache)
+        found = _in([place], "downloaded", nodes)
+        if not isinstance(found, str):
+            return found
+        why = "%s (remove %s to download it again)" % (found, place)
+    except official.Unavailable as reason:
+        why = str(reason)
+    say("the lab uses Kubernetes built from Debian's source, and not the official %s: %s" % (official.VERSION, why))
+    return _built(cache, nodes)
+
+
+def _built(cache: Path, nodes: bool) -> Binaries:
     for attempt in (1, 2):
         places = build.ensure(cache, nodes)
         found = _in(places, "built", nodes)

@@ -35,6 +35,7 @@ GO = "golang-1.19"
 REFLECT = "golang-github-modern-go-reflect2-dev"
 REFLECT_PATH = "github.com/modern-go/reflect2"
 PACKAGES = [GO + "-go", GO + "-src", REFLECT, "etcd-server"]
+ETCD = "tree/usr/bin/etcd"  # the program of its package, in the directory of the build
 # type.go: compiled with a later Go than that of the release, its test treats an empty string as null, and the server
 # would refuse custom resources with empty strings. As in later releases, only nil is null.
 # controller.go: the server creates its whole OpenAPI document again in the second after a CRD changes. While tests load
@@ -119,7 +120,7 @@ def ensure(cache: Path, nodes: bool = False) -> list[Path]:
         for place, files in missing.items():
             if place.exists():
                 say("the cached Kubernetes is damaged: %s; building it again" % fault(place, files))
-            _sweep(place)
+            sweep(place)
         if missing:
             _build(hosts.Host.read(), missing)
         for place, files in missing.items():
@@ -134,8 +135,8 @@ def discard(place: Path) -> None:
     (place / "manifest.json").unlink(missing_ok=True)
 
 
-def _sweep(place: Path) -> None:
-    """Remove directories of killed builds. The caller holds the lock, so no build is running."""
+def sweep(place: Path) -> None:
+    """Remove directories of killed commands. The caller holds the lock, so no other command is building."""
     for left in place.parent.glob(place.name + ".*.building"):
         shutil.rmtree(left, ignore_errors=True)
 
@@ -166,20 +167,21 @@ def _build(host: hosts.Host, sets: dict[Path, tuple[str, ...]]) -> None:
         version = _fetch(host, work, log)
         _compile(work, version, [name for name in names if name != "etcd"], log)
         for place, files in sets.items():
-            _keep(work, place, files, version)
+            compiled = {name: work / "source/_output/bin" / name for name in files if name != "etcd"}
+            keep(work, place, {**compiled, **({"etcd": work / ETCD} if "etcd" in files else {})}, version)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     say("Kubernetes %s is ready: %s" % (version, ", ".join(map(str, sets))))
 
 
-def _keep(work: Path, place: Path, files: tuple[str, ...], version: str) -> None:
-    """Move built programs to their directory. Damaged programs are replaced."""
+def keep(work: Path, place: Path, programs: dict[str, Path], version: str) -> None:
+    """Move programs (name -> path below ``work``) to their directory. Damaged programs there are replaced."""
     result = work / ("result-" + place.name)
     result.mkdir(mode=0o755)
-    for name in files:
-        shutil.move(work / ("tree/usr/bin/etcd" if name == "etcd" else "source/_output/bin/" + name), result / name)
+    for name, path in programs.items():
+        shutil.move(path, result / name)
         (result / name).chmod(0o755)
-    sizes = {name: (result / name).stat().st_size for name in files}
+    sizes = {name: (result / name).stat().st_size for name in programs}
     write_file(result / "manifest.json", json.dumps({"version": version, "sizes": sizes}, indent=2))
     if place.exists():
         os.rename(place, work / ("damaged-" + place.name))

@@ -80,6 +80,20 @@ def _programs(_arguments: Arguments) -> int:
     return 0
 
 
+def _inventory(arguments: Arguments) -> int:
+    """Print the inventory for the agent on this cluster. Its path is relative to the repository."""
+    cluster = state.require(arguments.name)
+    dra = cluster.dra if arguments.dra is None else arguments.dra == "1"
+    if dra and not cluster.dra:
+        raise LabError(
+            "DRA requires Kubernetes %d.%d or later, and the cluster of lab '%s' is %s"
+            % (*state.DRA_SINCE, cluster.name, cluster.binaries.version),
+            "lab down --name %s, then point %s at newer programs, or use DRA=0" % (cluster.name, binaries.ASSETS),
+        )
+    print("inventories/lab-agent" + ("-dra" if dra else ""))
+    return 0
+
+
 def _env(arguments: Arguments) -> int:
     cluster = state.require(arguments.name)
     places = dict.fromkeys(str(Path(tools.ensure(tool, cache_directory())).parent) for tool in ("kubectl", "helm"))
@@ -133,7 +147,13 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
     down.add_argument("--all", action="store_true", help="the clusters of every lab of this checkout")
     status = action("status", _status, "show its parts and Node objects; exit status 1 when something is not up")
     status.add_argument("--json", action="store_true")
-    action("programs", _programs, "build the programs of Kubernetes if they are missing, and print their directory")
+    action(
+        "programs", _programs, "download or build the programs of Kubernetes if they are missing; print the directory"
+    )
+    inventory = action("inventory", _inventory, "print the inventory for the rail agent on this cluster")
+    inventory.add_argument(
+        "--dra", choices=["0", "1"], default=None, help="as a DRA driver or not (default: by release)"
+    )
     action("env", _env, "print shell commands that make kubectl and helm use it")
 
     for tool in tools.PROBES:

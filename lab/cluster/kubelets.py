@@ -68,7 +68,7 @@ def files(lab: Lab, cluster: Cluster, node: int) -> dict[str, str]:
 
 def up(lab: Lab, crds: list[str] | None = None) -> tuple[Cluster, bool]:
     """Start the cluster of a lab whose guests are its nodes. Return it, and whether anything was changed."""
-    spec = lifecycle.Spec(lab.name, crds, kubelets=dict(zip(lab.node_names, lab.kubelet_ports)))
+    spec = lifecycle.Spec(lab.name, crds, kubelets=dict(zip(lab.node_names, lab.kubelet_ports)), kubelet=lab.kubelet)
     cluster, done = lifecycle.up(spec)
     numbers = range(1, lab.nodes + 1)
     with ThreadPoolExecutor(max_workers=lab.nodes) as pool:

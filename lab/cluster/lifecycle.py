@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 from dataclasses import dataclass, field
@@ -22,12 +23,13 @@ from lab.progress import say
 
 @dataclass
 class Spec:
-    """The options of ``lab cluster up``. None: the default."""
+    """The options of ``lab cluster up``. None: the default. ``kubelet``: the version that the guests have, if any."""
 
     name: str
     crds: list[str] | None = None
     nodes: list[str] | None = None
     kubelets: dict[str, int] = field(default_factory=dict)
+    kubelet: str = ""
 
 
 @dataclass
@@ -86,7 +88,7 @@ def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
         )
     programs = cluster.binaries if cluster else None
     if programs is None or not binaries.again(programs, nodes=bool(kubelets)):
-        programs = binaries.ensure(cache_directory(), nodes=bool(kubelets))
+        programs = binaries.ensure(cache_directory(), nodes=bool(kubelets), version=spec.kubelet)
     if cluster and programs.release != cluster.binaries.release:
         raise LabError(
             "the cluster of lab '%s' was made by Kubernetes %s, and there is %s now"
@@ -208,7 +210,8 @@ def summary(cluster: Cluster) -> dict[str, Any]:
         "nodes": None,
     }
     if next(part["up"] for part in found["parts"] if part["name"] == binaries.API):
-        with Api(cluster) as api:
+        # 1.36 reports itself ready for a moment after the end of etcd, but does not answer
+        with contextlib.suppress(LabError), Api(cluster) as api:
             found["crds"] = len(api.get(schemas.PATH)["items"])
             found["nodes"] = [_node(item) for item in api.get(nodes.PATH)["items"]]
     return found

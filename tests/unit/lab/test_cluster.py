@@ -21,6 +21,7 @@ from lab.cluster import nodes, parts, pki, schemas, state, tools
 from lab.cluster.binaries import Binaries
 from lab.cluster.state import Cluster
 from lab.errors import LabError
+from lab.state import REPOSITORY
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 PROGRAMS = Binaries("/bin/etcd", "/bin/kube-apiserver", "/bin/kube-controller-manager", "1.20.2", "built")
@@ -154,6 +155,35 @@ def test_insecure_port_is_closed_where_there_is_one(labs: Path) -> None:
     alone = Cluster("one", cluster.ports, Binaries("e", "a", None, "1.36.2", "PATH"))
     assert alone.parts == ["etcd", "kube-apiserver"]
     assert "--disable-admission-plugins=ServiceAccount" in parts.ARGUMENTS["kube-apiserver"](alone)
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "inventory"),
+    [
+        ("1.20.2", [], "inventories/lab-agent"),
+        ("1.35.4", [], "inventories/lab-agent"),
+        ("1.36.0", [], "inventories/lab-agent-dra"),
+        ("2.0.0", [], "inventories/lab-agent-dra"),
+        ("1.36.1", ["--dra", "0"], "inventories/lab-agent"),
+        ("1.36.1", ["--dra", "1"], "inventories/lab-agent-dra"),
+        ("1.20.2", ["--dra", "0"], "inventories/lab-agent"),
+    ],
+)
+def test_agent_is_a_dra_driver_where_the_release_has_it(
+    labs: Path, capsys: pytest.CaptureFixture[str], version: str, options: list[str], inventory: str
+) -> None:
+    make(programs=Binaries("e", "a", "m", version, "PATH"))
+    assert cli.main(["cluster", "inventory", "--name", "one", *options]) == 0
+    assert capsys.readouterr().out == inventory + "\n"
+    assert (REPOSITORY / inventory / "fabric.yml").is_file()
+
+
+def test_dra_on_an_older_release_is_refused(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make()
+    assert cli.main(["cluster", "inventory", "--name", "one", "--dra", "1"]) == 1
+    error = capsys.readouterr().err
+    assert "DRA requires Kubernetes 1.36 or later, and the cluster of lab 'one' is 1.20.2" in error
+    assert "Remedy: lab down --name one, then point KUBEBUILDER_ASSETS at newer programs" in error
 
 
 def test_keys_are_made_once_whole_and_for_us_alone(tmp_path: Path) -> None:

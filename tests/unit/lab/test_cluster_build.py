@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cluster import binaries, build
+from lab.cluster import binaries, build, official
 from lab.errors import LabError
 from lab.host import Host
 
@@ -53,6 +53,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setattr(build, "_build", quick)
     monkeypatch.setattr(build.hosts.Host, "read", classmethod(lambda cls: DEBIAN))
     monkeypatch.delenv(binaries.ASSETS, raising=False)
+    monkeypatch.setenv(official.VARIABLE, official.BUILD)
     return done
 
 
