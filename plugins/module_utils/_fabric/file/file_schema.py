@@ -221,7 +221,7 @@ def schema(pages: t.Mapping[str, str]) -> Schema:
     whole = top.schema(key_texts.tables(pages))
     plugin = whole["properties"]["plugin"]
     whole["properties"]["plugin"] = {"description": plugin["description"], "const": PLUGIN}
-    # With a generator, its keys are the only ones: a misspelt one is no name of a rail.
+    # With a generator, its keys are the only ones: a misspelt one is not the name of a rail.
     generator = [key for key in rails.kinds if key != _NAME]
     whole["properties"]["rails"].update({"if": {"required": ["count"]}, "then": {"propertyNames": {"enum": generator}}})
     return {

@@ -67,7 +67,7 @@ def tables(pages: t.Mapping[str, str]) -> Tables:
 
 
 def _add(table: dict[str, str], row: t.Mapping[str, str], last: str) -> None:
-    """Add the keys of a row. A row without a key says what the key ``last`` means in other modes."""
+    """Add the keys of a row. A row without a key describes the key ``last`` in other modes."""
     key = row.get("key", row.get("section", ""))
     text = _short(row.get("meaning") or row.get("names") or row.get("defines") or "")
     default = row.get("default", "")
