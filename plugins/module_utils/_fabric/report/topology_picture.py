@@ -14,11 +14,16 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import cables, functions, leaf_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import cables, leaf_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import (
     link_layers,
     other_ports,
     rails_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.port_texts import (
+    gpu_text,
+    port_lines,
+    where,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg_drawing import (
     DASHES,
@@ -231,13 +236,13 @@ class _Rows(_Sketch):
         # lines run beside the cells, with a branch into each cell
         most = max([len(block.nodes) for block in blocks] or [0])
         self._wires = 0.0 if self._paired else 5 + _LINE_GAP * (most if most <= _LINES else 1)
-        texts = [text for node in nodes for port in node["ports"] for text in _port_lines(port)] if named else []
+        texts = [text for node in nodes for port in node["ports"] for text in port_lines(port)] if named else []
         longest = max([length(text, 10, mono=True) for text in texts] or [0])
         self._column = self._wires + (min(190.0, max(104.0, longest + 18)) if named else max(58.0, head))
-        self._lines = max([len(_port_lines(port)) for node in nodes for port in node["ports"]] or [1])
+        self._lines = max([len(port_lines(port)) for node in nodes for port in node["ports"]] or [1])
         self._row = 40 + 13 * self._lines if named else 23
         names = [length(node["name"], 11, mono=True) for node in nodes]
-        names.extend(length(text, 10) for node in nodes if named for text in (_where(node), other_ports(node)))
+        names.extend(length(text, 10) for node in nodes if named for text in (where(node), other_ports(node)))
         self._label = min(230.0, max([96.0, *(name + 20 for name in names)]))
         widest = max([len(block.rails) for block in blocks] or [0])
         self.width = max(self._label + self._column * widest + 12, 260)
@@ -310,7 +315,7 @@ class _Rows(_Sketch):
         drawing.group("; ".join(filter(None, [tip, other_ports(node)])))
         drawing.text(x + 14, middle + (-2 if self._named else 4), node["name"], 11, "mono strong", self._label - 18)
         if self._named:
-            drawing.text(x + 14, middle + 13, _where(node), 10, "soft", self._label - 18)
+            drawing.text(x + 14, middle + 13, where(node), 10, "soft", self._label - 18)
             if other_ports(node):
                 drawing.text(x + 14, middle + 26, other_ports(node), 10, "soft", self._label - 18)
         ports = {port["rail"]: port for port in node["ports"]}
@@ -325,7 +330,7 @@ class _Rows(_Sketch):
                 self._port(drawing, rail, port, left, y, self._state(node["name"], rail.name))
 
     def _port(self, drawing: Drawing, rail: _Rail, port: Document, x: float, y: float, state: str) -> None:
-        tip = "%s: %s, %s" % (rail.name, ", ".join(_port_lines(port)), _gpu_text(port))
+        tip = "%s: %s, %s" % (rail.name, ", ".join(port_lines(port)), gpu_text(port))
         for end in [leaf_of(port, each) for each in cables(port)]:
             if end.get("port"):
                 tip += ", leaf %s port %s" % (end.get("name"), end["port"])
@@ -336,16 +341,16 @@ class _Rows(_Sketch):
         if not self._named:
             drawing.box(x + 4, y + 2, wide - 8, self._row - 7, "cell s%d" % rail.paint, 3, tip, rail.dash)
             drawing.text(
-                middle - (7 if state else 0), y + 14, _gpu_text(port), 10, "middle", room - (14 if state else 0)
+                middle - (7 if state else 0), y + 14, gpu_text(port), 10, "middle", room - (14 if state else 0)
             )
             _mark(drawing, state, x + wide - 17, y + 3)
             return
         drawing.box(x + 4, y + 3, wide - 8, self._row - 9, "cell s%d" % rail.paint, 4, tip, rail.dash)
-        lines = _port_lines(port)
+        lines = port_lines(port)
         top = y + 17 + 6.5 * (self._lines - len(lines))
         for at, line in enumerate(lines):
             drawing.text(middle, top + 13 * at, line, 10, "mono middle", room)
-        gpus = _gpu_text(port)
+        gpus = gpu_text(port)
         pill, top = min(wide - 14, length(gpus, 10) + 20), y + self._row - 28
         drawing.box(middle - pill / 2, top, pill, 15, "f%d" % rail.paint, 7.5, tip)
         drawing.box(middle - pill / 2 + 1.5, top + 1.5, pill - 3, 12, "paper", 6, tip)
@@ -360,40 +365,6 @@ def _mark(drawing: Drawing, state: str, x: float, y: float) -> None:
         drawing.text(x + 6.5, y + 10, "✕", 9, "sign strong middle")
     elif state:
         drawing.text(x + 6.5, y + 10, "?", 9, "soft middle")
-
-
-def _where(node: Document) -> str:
-    words = ["%s %s" % (key, node[key]) for key in ("rack", "place") if node.get(key) is not None]
-    return ", ".join(filter(None, [node.get("profile"), *words]))
-
-
-def _port_lines(port: Document) -> list[str]:
-    """Return the names and address of a port."""
-    match = port.get("match") or {}
-    known = port.get("netdev") or port.get("pci") or (port.get("rdma") or {}).get("name")
-    if not known:
-        known = next(("%s %s" % (key, value) for key, value in match.items() if value is not None), "port")
-    addresses = [port[key] for key in ("address", "address6") if port.get(key)]
-    # The functions below a bond or VLAN have names of their own.
-    members = [each.get("netdev") or each.get("pci") for each in functions(port)] if port.get("lower") else []
-    below = ["on %s" % ", ".join(filter(None, members))] if any(members) else []
-    planes = ["%d planes" % port["planes"]["count"]] if port.get("planes") else []
-    return [known, *(planes or below), *addresses]
-
-
-def _gpu_text(port: Document) -> str:
-    """Return ``GPU 0``, ``GPU 0-3,5`` or ``no GPU``."""
-    gpus = sorted(port.get("gpus") or ())
-    if not gpus:
-        return "no GPU"
-    runs: list[list[int]] = []
-    for gpu in gpus:
-        if runs and gpu == runs[-1][-1] + 1:
-            runs[-1].append(gpu)
-        else:
-            runs.append([gpu])
-    words = ["%d-%d" % (run[0], run[-1]) if len(run) > 2 else ",".join(map(str, run)) for run in runs]
-    return "GPU " + ",".join(words)
 
 
 class _Sums(_Sketch):
