@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import types
 import typing as t
 from html.parser import HTMLParser
@@ -440,6 +441,16 @@ def test_an_unchecked_port_is_neither_passed_nor_failed(two: Sample) -> None:
     before, now = two.verify(BEGAN.replace(day=20), False, 1.0), two.verify(BEGAN, True, 1.0)
     del before["matrix"][two.nodes[1]]
     assert "no port newly failed and none was fixed" in _page(_report(two, now, runs=[before])).text
+
+
+def test_no_tile_is_alone_in_a_row_and_drift_has_no_boot_ids(two: Sample) -> None:
+    drift = two.drift(BEGAN, True)
+    raw = _report(two, two.verify(BEGAN, True, 1.0), drift).html().decode()
+    tiles, columns = raw.count('class="tile'), re.search(r'style="--columns: (\d+)"', raw)
+    assert columns and 1 < int(columns[1]) <= 4
+    tiles -= raw.count('class="tiles"')
+    assert tiles % int(columns[1]) != 1
+    assert drift["boots"] and not any(">%s<" % boot in raw for boot in drift["boots"].values())
 
 
 def test_drift_shows_since_when(two: Sample) -> None:
