@@ -48,6 +48,7 @@ ELSEWHERE = [
         "tests/integration/test_site.py",
     ),
     Row(r"ansible-playbook .*playbooks/verify\.yml\b.*", "tests/integration/test_faults.py"),
+    Row(r"ansible-playbook .*playbooks/status\.yml", "tests/functional/test_replay.py"),
     Row(r"ansible-playbook .*playbooks/drift\.yml\b.*", "tests/integration/test_faults.py"),
     Row(r"ansible-playbook .*playbooks/discover\.yml\b.*", "tests/functional/entry_points/test_discover.py"),
     Row(
