@@ -28,7 +28,6 @@ class ActionModule(ControllerAction):
     SPEC: t.Mapping[str, t.Any] = {
         "nodes": {"type": "list", "elements": "str", "required": True},
         "report_dir": {"type": "path", "default": "reports"},
-        "also": {"type": "list", "elements": "str", "default": []},
     }
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
@@ -54,7 +53,7 @@ class ActionModule(ControllerAction):
             result["warnings"] = [str(error)]
         allowed = boolean(self._value("reboot_allowed") or False)
         # the command is one line, so that it can be copied
-        after = [*options["also"], _this_run.next_command(preview.counts, allowed)]
+        after = [_this_run.next_command(preview.counts, allowed)]
         lines = preview.lines(_output.width(), path, SCREEN - len(after), allowed)
         if shows_diff and not Display().verbosity:
             diffs = list(preview.file_diffs())

@@ -76,7 +76,7 @@ class ActionModule(ActionBase):
         for key, value in (("changed", False), ("needs", {}), ("reboot_required", False), ("reboot_reasons", [])):
             result.setdefault(key, value)
         result["preview"] = True
-        keys = ("modules", "errors", "not_judged", "needs", "reboot_reasons", "warnings")
+        keys = ("modules", "errors", "not_judged", "needs", "reboot_reasons")
         of_check_mode().note(self._host(), PREVIEW, {key: result[key] for key in keys if key in result})
         if not Display().verbosity:
             for key in ("changes", "modules", "diff"):

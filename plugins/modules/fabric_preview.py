@@ -38,11 +38,6 @@ options:
     description: The directory for C(preview.txt).
     type: path
     default: reports
-  also:
-    description: Lines to show before the next command, about what the run does not predict.
-    type: list
-    elements: str
-    default: []
 seealso:
   - module: railyard.fabric.rail_host
 """

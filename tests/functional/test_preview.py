@@ -78,6 +78,7 @@ def shown(name: str, book: str) -> str:
         done = run(directory, book, "--check", "--diff")
         assert done.returncode == (2 if OF_NODE[name] else 0), done.text
         text = done.stdout.partition("Show what would change (check mode)\n")[2]
+        text = text.replace("%s/" % playbook.ROOT, "")
         return text.partition("\n\nFail on")[0].partition("\n\nPLAY RECAP")[0] + "\n"
 
 

@@ -646,7 +646,7 @@ def test_pods_of_node_first_prefixes_have_no_address_twice(provider: str) -> Non
                 provider="spiderpool",
             ).replace("mtu:", "max_nodes: 9, mtu:"),
             "RY325",
-            "has room for 6 blocks of 16 on 2 rails, and max_nodes is 9. Remedy: widen the range to 288 addresses",
+            "6 blocks of 16 on 2 rails, and max_nodes is 9. Remedy: use a /22 as the subnet of these rails",
         ),
         (
             fabric(

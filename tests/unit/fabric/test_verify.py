@@ -670,7 +670,7 @@ def test_one_node_alone_proves_nothing() -> None:
     failures, _warnings, verdict = ended(world)
     assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
     assert verdict["failures"][0]["cause"] == "a pair needs two nodes"
-    assert verdict["headline"] == "0 of 4 ports proven; 4 unknown: gpu[01-04] (a pair needs two nodes)"
+    assert verdict["headline"] == "0 of 4 ports proven; 4 unknown: gpu0[1-4] (a pair needs two nodes)"
     assert ended(world, unproven_allowed=True)[:2] == ([], [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])])
     assert ended(world, layers=["link", "address"])[:2] == ([], [])
 
@@ -1074,7 +1074,7 @@ def test_a_summary_fits_a_screen_and_shows_the_failures(world: World) -> None:
     assert len(lines) < 50
     # what is the same on many nodes is one line
     shown = [line for line in lines if "(RV4" in line]
-    assert len(shown) == 1 and shown[0].startswith("1. ai-[1-32] gpu[01-04]: "), shown
+    assert len(shown) == 1 and shown[0].startswith("1. ai-[1-32] gpu0[1-4]: "), shown
     assert "ai-[1-32]  FAILED  FAILED  FAILED  FAILED" in lines
     # all nodes of the run need no limit
     assert lines[-1] == "next:    run playbooks/hosts.yml"

@@ -262,6 +262,8 @@ class SharedSubnetPlanner(Planner):
             return "widen the range to %s" % count(size, "address", "addresses")
         # room for the ports and the gateway beside the range
         prefix = self.bits - (size + largest).bit_length()
+        if self._rails > 1:
+            return "use a /%d as the subnet of these rails" % prefix
         return "use a /%d for each rail, with supernet and rail_prefix%s: %d in addresses" % (
             prefix,
             self._suffix,

@@ -164,7 +164,7 @@ class Preview:
         if self.silent:
             yield "Without an answer", ["  " + fold_names(self.silent)]
         if self.reboots:
-            why = _nodes_by_text({name: reasons for name, reasons in self.reboots.items()})
+            why = _nodes_by_text(self.reboots)
             remedy = "" if reboots_allowed else "\n    Remedy: -e reboot_allowed=true reboots them, one node at a time"
             yield "Reboots", [_glued(group) + (remedy if group is why[-1] else "") for group in why]
         left = {node.name: ["%s %s" % item for item in (node.part("not_judged") or {}).items()] for node in self.nodes}

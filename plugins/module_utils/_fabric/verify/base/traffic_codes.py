@@ -135,7 +135,7 @@ TRAFFIC_CODES = (
     _manual(
         *("RV853", "rdma-slower-than-link", "rdma", "RDMA is slower than the link allows"),
         cause="congestion or pause frames (QoS), a PCIe bottleneck (ACS, MaxReadReq), or a busy node",
-        remedy="check the counters, the QoS settings of both nodes and of the leaf, and PCIe",
+        remedy="check the counters, QoS of both nodes and of the leaf, and PCIe",
     ),
     _manual(
         *("RV854", "latency-outlier", "rdma", "the latency is far above that of other pairs"),
