@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks import recordings
 from benchmarks.figures import BIN, ROOT, say
 
-PLAYBOOKS = ("hosts", "verify", "drift", "discover", "site")
+PLAYBOOKS = ("hosts", "verify", "drift", "discover", "site", "status")
 # Seconds between two samples of the memory of all processes.
 _SAMPLE = 2.0
 

@@ -35,7 +35,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.connection import ConnectionBase
 
 # Parts of rail_info that are in its result only if they are requested.
-PARTS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls", "counters", "lldp", "duplicates")
+PARTS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls", "counters", "lldp", "duplicates", "agent")
 PEER = "peer"
 # In the program that Ansible sends, both precede the packed module.
 _MODULE = re.compile(rb"^module_fqn='[\w.]*\.(\w+)',$", re.MULTILINE)

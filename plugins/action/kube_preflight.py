@@ -41,6 +41,8 @@ class ActionModule(ControllerAction):
         later = preflight.Later(options["prune"], options["wait"], beside(desired.own_kinds))
         raise_all(preflight.problems(server, desired, plan.labels_nodes, _cluster_access.say, plan.secrets(), later))
         warnings = preflight.overwritten(server, desired, "SpiderMultusConfig", NAD, _cluster_access.say)
+        if plan.facts.networks:  # which Multus attaches
+            warnings += preflight.cilium_renames_configurations(server)
         warnings += rail_agent.version_warnings(plan.objects, server.version)
         if plan.labels_nodes:
             Labelling(server, plan.node_labels(), {FABRIC: plan.fabric}, LABEL, MANAGER).observed()

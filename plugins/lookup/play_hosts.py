@@ -89,7 +89,12 @@ from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _extra_variables, _run_guard, _verify_parts
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    _extra_variables,
+    _planned,
+    _run_guard,
+    _verify_parts,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils._output import stop
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import LOST, Spool
 
@@ -145,6 +150,8 @@ class LookupModule(LookupBase):
             return pattern
         matched = self._matched(pattern, groups, run.limit)
         if required:
+            if pattern == _run_guard.NODES and not nodes:
+                _check_unread_file()
             _run_guard.check_matched(pattern, matched, nodes, run.limit)
         return self._of_part(part, matched, nodes) if part and pattern == _run_guard.NODES else pattern
 
@@ -187,6 +194,20 @@ class LookupModule(LookupBase):
                 manager.add_host(host, group=group)
         manager.subset(limit)
         return [host.name for host in manager.get_hosts(pattern)]
+
+
+def _check_unread_file() -> None:
+    """Raise the errors of the fabric file that Ansible could not read.
+
+    Without the settings of ``ansible.cfg``, Ansible's plugins ``auto`` and ``yaml`` read it first. They print their
+    errors as warnings, and the run continues without nodes.
+    """
+    try:
+        _planned.document(None)
+    except _planned.Wrong:
+        raise
+    except RailyardError:
+        return  # no fabric file, or several
 
 
 def _run(variables: t.Mapping[str, t.Any]) -> _run_guard.Run:

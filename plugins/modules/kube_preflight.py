@@ -20,6 +20,8 @@ description:
     C(SelfSubjectAccessReview), which is not stored.
   - Warns of each NetworkAttachmentDefinition that was created by hand under the name of a planned SpiderMultusConfig,
     because Spiderpool's controller overwrites it.
+  - Warns if pods get their rails by Multus and the ConfigMap C(cilium-config) has C(cni-exclusive), with which Cilium
+    renames the CNI configuration of Multus. If the user may not read ConfigMaps, this is not checked.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

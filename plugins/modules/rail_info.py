@@ -46,6 +46,7 @@ options:
       - qos
       - driver
       - infiniband
+      - agent
     default: [all]
   listen:
     description:
@@ -448,6 +449,21 @@ nvlink:
         status: Success
         clique: '4026'
         cluster: 9c6f5af3-53bf-49b5-a436-b66766c413c3
+agent:
+  description:
+    - The state of the rail agent. Null if it is not installed.
+    - C(error) is the reason why it does not answer, or null. The other values are of an agent that answers.
+    - C(rails) has a row per rail, with its C(reason) if it is not C(healthy). C(degraded) is empty for a whole rail.
+    - C(resources) has the number of C(devices) of each resource, and how many of them pods hold (C(held)).
+  returned: when O(subset) has V(agent)
+  type: dict
+  version_added: 0.2.0
+  sample:
+    error: null
+    version: 0.2.0
+    rails: [{rail: gpu01, healthy: false, cordoned: true, reason: 'cordoned: new cable', degraded: ''}]
+    resources: [{resource: railyard.io/rails, devices: 8, held: 3}]
+    problems: []
 gpudirect:
   description: The C(gathered) of M(railyard.fabric.gpudirect), with the path of GPU memory to the NIC and its reason.
   returned: when O(subset) has V(gpudirect)
@@ -462,23 +478,36 @@ qos:
   sample: {ports: [], others: []}
 """
 
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info import node_info
+
+
+def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
+    """Return the requested parts."""
+    found = node_info.look(options, system)
+    if "agent" in options["subset"]:
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import running_agent
+
+        found["agent"] = running_agent.look(system)
+    return found
 
 
 def main() -> None:
     choices = ["all", "system", "nics", "rdma", "gids", "gpus", "vfs", "ip"]
     choices += ["sysctls", "counters", "lldp", "duplicates", "nvlink", "pci", "kernel", "limits", "gpudirect", "qos"]
-    choices += ["driver", "infiniband"]
+    choices += ["driver", "infiniband", "agent"]
     spec = {
         "subset": {"type": "list", "elements": "str", "choices": choices, "default": ["all"]},
         "listen": {"type": "float", "default": 0},
         "netdevs": {"type": "list", "elements": "str"},
         "pci": {"type": "list", "elements": "str"},
     }
-    module_runner.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), node_info.look)
+    module_runner.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), look)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     MANAGED_BY,
     MANAGER,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import DesiredObjects
@@ -68,6 +69,7 @@ class Planned:
             for component, made in object_components.components(self.document, self.given)
             if component not in ON_DEMAND or known.test_pods
         ]
+        self.facts = facts_of(self.document["fabric"]["provider"])
         # If a rule of Node Feature Discovery sets these labels, nothing else must set them.
         self.labels_nodes = not known.node_feature_rule
 

@@ -26,6 +26,7 @@ from tests.functional.docs_commands import PAGES, ROOT, Command, Desk, Play, com
 # Run as printed: they need only this machine
 _RUN = re.compile(
     r"ansible-playbook (.* )?(playbooks/(validate|plan|render|import|report)\.yml|railyard\.fabric\.validate)( |$)"
+    r"|ansible-playbook -i fabric\.yml railyard\.fabric\.plan$"
     r"|ansible-inventory |ansible-doc |printf |(cp|head|sed) "
 )
 # Their result hangs on the command alone, so equal ones are run once
@@ -47,6 +48,7 @@ ELSEWHERE = [
         "tests/integration/test_site.py",
     ),
     Row(r"ansible-playbook .*playbooks/verify\.yml\b.*", "tests/integration/test_faults.py"),
+    Row(r"ansible-playbook .*playbooks/status\.yml", "tests/functional/test_replay.py"),
     Row(r"ansible-playbook .*playbooks/drift\.yml\b.*", "tests/integration/test_faults.py"),
     Row(r"ansible-playbook .*playbooks/discover\.yml\b.*", "tests/functional/entry_points/test_discover.py"),
     Row(
@@ -61,6 +63,7 @@ ELSEWHERE = [
     Row(r"ansible \S+ .*-m ansible\.builtin\.ping", why="asks the reader's own nodes for nothing"),
     Row(r"kubectl apply -k rendered/\S+/workload", why="starts pods, and no kubelet runs in the tests"),
     Row(r"kubectl (get node|describe pod) .*", "tests/integration/test_agent_pods.py"),
+    Row(r"kubectl get spiderippools,.*", why="reads the reader's own cluster"),
     Row(r"kubectl get deviceclasses,resourceslices", "tests/functional/node/test_dra_driver.py"),
     Row(r"lab/lab (kubectl|helm|cluster)\b.*", "tests/integration/test_cluster.py"),
     Row(r"lab/lab .*", "tests/integration/test_lab.py"),
@@ -68,7 +71,8 @@ ELSEWHERE = [
     Row(r"make (test|compat|bench)\b", why="hours: they are what a maintainer runs before a release"),
     Row(r"make release\b", "tests/functional/test_release.py"),
     Row(r"python -m benchmarks .*", why="measures for minutes, and asserts nothing"),
-    Row(r"ansible-galaxy collection (build|install railyard).*", "tests/functional/test_release.py"),
+    Row(r"ansible-galaxy collection install railyard.*", "tests/functional/test_release.py"),
+    Row(r"ansible-galaxy collection install --force .*", "tests/functional/test_installed.py"),
     Row(r"sha256sum --check .*", "tests/functional/test_release.py"),
     Row(r"ansible-galaxy collection install ansible\.posix", why="fetches another project's collection"),
     Row(r"ansible-builder build .*", "tests/functional/awx/test_environment.py"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import typing as t
 from pathlib import Path
 
@@ -53,6 +54,64 @@ def test_a_node_as_planned_has_few_results_and_executions(
     assert done.executions == {module: count * NODES for module, count in most.items()}
     per_node = [task for task in done.tasks if task["results"] >= NODES]
     assert len(per_node) <= most_results, [task["task"] for task in per_node]
+
+
+def edited_rows(directory: Path, agent: dict[str, t.Any]) -> None:
+    """Give all nodes an agent, and one of each eight ports no carrier."""
+    path = directory / "recordings" / "rail_info.json"
+    info = json.loads(path.read_text())
+    info["nics"][2].update(carrier=False, operstate="down")
+    path.write_text(json.dumps(dict(info, agent=agent)))
+
+
+def test_status_is_one_screen_with_one_result_per_node(tmp_path: Path) -> None:
+    replay.prepare(tmp_path, NODES)
+    rails = [
+        {"rail": "gpu%02d" % n, "healthy": n != 5, "cordoned": n == 5, "reason": "", "degraded": ""}
+        for n in range(1, 9)
+    ]
+    rails[4]["reason"] = "cordoned: new cable"
+    agent = {"error": None, "version": "0.1.0", "rails": rails, "problems": []}
+    edited_rows(tmp_path, dict(agent, resources=[{"resource": "railyard.io/rails", "devices": 8, "held": 3}]))
+    plain = json.loads((tmp_path / "plain.json").read_text())["all"]["hosts"]
+    lost = list(plain)[4]
+    (tmp_path / "dark").mkdir()
+    (tmp_path / "dark" / plain[lost]["ansible_host"]).write_text("rail_info")
+    done = play(tmp_path, "status")
+    shown = " ".join(done.output.split())
+    assert done.status == 0 and done.executions == {"rail_info": NODES - 1}, done.output
+    read = NODES - 1
+    assert "%d nodes: %d answer, %s does not; %d of %d ports up; %d of %d slots held; agents: 0.1.0 on %d nodes" % (
+        *(NODES, read, lost, 7 * read, 8 * NODES, 3 * read, 8 * read, read),
+    ) in shown  # fmt: skip
+    assert "cordoned: %d rails; no verdict of verify in " % read in shown
+    assert "gpu03 on %d nodes (" % read in shown and "no carrier" in shown and "cordoned: new cable" in shown
+    assert "changed=0" in shown and "would change" not in shown
+    assert len(done.output.splitlines()) <= 40
+    document = json.loads((tmp_path / "reports" / "status.json").read_text())
+    assert document["nodes"][lost]["answers"] is False and document["counts"]["ports_up"] == 7 * read
+    assert document["nodes"][next(iter(plain))]["ports"]["gpu03"] == "no carrier"
+    per_node = [task for task in done.tasks if task["results"] >= NODES]
+    assert len(per_node) == 1
+
+
+def test_status_of_one_node_has_the_last_verdict_and_its_age(directory: Path) -> None:
+    """A limit excludes localhost; the callback is Ansible's own."""
+    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3 * 3600))
+    verdict = {"began": began, "seconds": 10.0, "ok": True, "fabric": "ai-east", "headline": "512 of 512 ports proven"}
+    (directory / "reports").mkdir(exist_ok=True)
+    (directory / "reports" / "verify.json").write_text(json.dumps(verdict))
+    node = next(iter(json.loads((directory / "plain.json").read_text())["all"]["hosts"]))
+
+    def run(command: list[str], env: t.Mapping[str, str]) -> replay.Ended:
+        done = playbook.run("ansible-playbook", *command[1:], env=env)
+        return replay.Ended(done.returncode, done.text)
+
+    done = replay.play(directory, "status", "--limit", node, run=run)
+    shown = " ".join(done.output.split())
+    assert done.status == 0 and done.executions == {"rail_info": 1}, done.output
+    assert "1 node: it answers; 8 of 8 ports up; last verify 2 h ago: 512 of 512 ports proven" in shown
+    assert "next:" not in shown and "changed=0" in shown
 
 
 def test_all_rounds_of_verify_are_proven_with_three_results_per_node(directory: Path) -> None:

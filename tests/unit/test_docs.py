@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import expanded
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -69,6 +70,20 @@ def anchors(page: Path) -> set[str]:
 def test_links_lead_to_headings_that_are_there(page: Path) -> None:
     targets = [(page.parent / name if name else page, anchor) for name, anchor in ANCHOR.findall(page.read_text())]
     assert [(name, anchor) for name, anchor in targets if name.suffix == ".md" and anchor not in anchors(name)] == []
+
+
+def test_limits_name_nodes_that_the_page_describes() -> None:
+    """A page that imports or discovers nodes names no other nodes in its later commands."""
+    seen = {}
+    for page in PAGES:
+        text = page.read_text()
+        ranges = re.findall(r"import_nodes=(\S+?)'?[ \n]", text)
+        ranges += ",".join(re.findall(r"playbook -i ([\w,-]+), playbooks/discover", text)).split(",")
+        limits = set(",".join(re.findall(r"--limit ([\w,.-]+)", text)).split(",")) - {"localhost", ""}
+        if any(ranges) and limits:
+            nodes = {name for each in filter(None, ranges) for name in expanded(each)}
+            seen[page.name] = sorted(limits - nodes)
+    assert "coming-from.md" in seen and not any(seen.values()), seen
 
 
 def test_the_index_has_every_page_once() -> None:

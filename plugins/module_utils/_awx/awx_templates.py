@@ -232,6 +232,13 @@ TEMPLATES: t.Mapping[str, Template] = {
         questions=_SELECTION,
         directory=("reports", "verify_report_dir"),
     ),
+    "status": Template(
+        "status.yml",
+        "Shows nodes, ports, slots, agents and the last verdict on one screen; changes nothing",
+        nodes=True,
+        cluster=TAKES,
+        directory=("reports", "verify_report_dir"),
+    ),
     "report": Template(
         "report.yml",
         "Makes one page of what verify and drift have found so far; contacts no host",

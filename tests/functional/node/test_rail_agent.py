@@ -23,7 +23,9 @@ import grpc
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_service, hook
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_service, agent_spec, hook
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import running_agent
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from tests.functional.node.agent_pods import Pod
@@ -263,6 +265,33 @@ def test_commands_do_not_wait_for_an_agent_that_hangs(node: Node) -> None:
     finally:
         agent.send_signal(signal.SIGCONT)
     assert agent_status(node)["node"] == "node-1"
+
+
+def test_rail_info_has_the_state_of_the_agent(node: Node, kubelet: Kubelet) -> None:
+    system = System(str(node.root))
+    node.start()
+    kubelet.devices("railyard.fabric/gpu01")
+    assert node.run("cordon", "gpu01", "--reason", "new cable").returncode == 0
+
+    def cordoned() -> bool:
+        found = running_agent.look(system)
+        return bool(found and found["error"] is None and found["rails"][0]["cordoned"])
+
+    kubelet.wait(cordoned)
+    found = running_agent.look(system)
+    assert found is not None and found["version"] == VERSION
+    first = found["rails"][0]
+    assert (first["rail"], first["healthy"]) == ("gpu01", False) and "new cable" in first["reason"]
+    assert {row["resource"]: (row["devices"], row["held"]) for row in found["resources"]} == {
+        "railyard.fabric/rails": (2, 0),
+        "railyard.fabric/gpu01": (3, 0),
+        "railyard.fabric/gpu02": (3, 0),
+    }
+    assert node.stop() == 0
+    stopped = running_agent.look(system)
+    assert stopped is not None and "agent.sock: the rail agent does not answer" in stopped["error"]
+    (node.root / agent_spec.FILE.lstrip("/")).unlink()
+    assert running_agent.look(system) is None
 
 
 def test_the_socket_is_created_again(node: Node, kubelet: Kubelet) -> None:

@@ -254,7 +254,7 @@ def test_verdicts_and_manifests_are_kept_in_the_configured_directory() -> None:
     reported = {key: set(each) - {"fabric_file"} for key, each in templates.items()}
     assert templates["report"]["report_dir"] == templates["verify"]["verify_report_dir"] == place
     assert templates["render"]["render_dir"] == "/m"
-    assert {key for key in reported if reported[key]} == {"verify", "drift", "report", "render"}
+    assert {key for key in reported if reported[key]} == {"verify", "drift", "status", "report", "render"}
     without = SAMPLE.replace("    reports: %s\n" % place, "")
     assert "report" not in given(without) and "verify_report_dir" not in given(without)["verify"]
     assert absent(made(without), "job_templates") == {"report", "render"}

@@ -12,7 +12,8 @@ import jsonschema
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema, key_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import WRONG_PLUGIN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file, finding
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
@@ -22,7 +23,8 @@ from .wrong_files import GOOD, WRONG
 
 ROOT = Path(__file__).resolve().parents[3]
 RELEASED = ROOT / "docs" / "fabric.schema.json"
-SCHEMA = file_schema.schema()
+PAGES = {name: (ROOT / "docs" / name).read_text() for name in key_texts.PAGES}
+SCHEMA = file_schema.schema(PAGES)
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
 # The rules of what a key or a value alone must look like.
 SHAPE = {
@@ -65,7 +67,7 @@ def test_the_schema_is_valid() -> None:
 
 def test_the_released_file_is_current() -> None:
     """Written by ``validate.yml -e schema_file=docs/fabric.schema.json``."""
-    assert RELEASED.read_bytes() == file_schema.as_json()
+    assert RELEASED.read_bytes() == file_schema.as_json(PAGES)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -123,6 +125,42 @@ def test_editors_mark_wrong_values(old: str, new: str) -> None:
     text = GOOD["macvlan"]
     assert old in text
     assert _errors(text.replace(old, new))
+
+
+def _descriptions(schema: dict[str, t.Any], path: str = "") -> t.Iterator[tuple[str, str]]:
+    for key, value in schema.get("properties", {}).items():
+        yield "%s.%s" % (path, key), value.get("description", "")
+        yield from _descriptions(value, "%s.%s" % (path, key))
+    below = [*schema.get("anyOf", []), schema.get("items"), schema.get("additionalProperties")]
+    for part in below:
+        if isinstance(part, dict):
+            yield from _descriptions(part, path)
+
+
+def test_each_key_has_a_short_description() -> None:
+    texts = dict(_descriptions(SCHEMA))
+    assert len(texts) > 400
+    assert [key for key, text in texts.items() if not text.endswith(".")] == []
+    assert {key: len(text) for key, text in texts.items() if len(text) > 400} == {}
+    assert [key for key, text in texts.items() if "](" in text or "see below" in text] == []
+    assert texts[".fabric.mtu"].startswith("Bytes that all switches of the rails support")
+    assert texts[".profiles.ports.bond.members.pci"] == texts[".nodes.ports.pci"] != texts[".fabric.pci"]
+
+
+def test_a_key_without_a_row_in_the_documentation_is_an_error() -> None:
+    pages = {name: text.replace("`mac_seed`", "`mac_sed`") for name, text in PAGES.items()}
+    with pytest.raises(RailyardError, match="fabric.mac_seed: no table has the key"):
+        file_schema.schema(pages)
+
+
+@pytest.mark.parametrize("key", ["subnt", "gatway", "host_range"])
+def test_a_misspelt_key_of_generated_rails_is_not_the_name_of_a_rail(key: str) -> None:
+    generated = 'count: 2, name: "gpu{n:02}", hosts: .1-.9'
+    good = {"rails": "{%s, subnet: '10.{n}.0.0/24'}" % generated}
+    wrong = {"rails": "{%s, %s: {subnet: 10.1.0.0/24}}" % (generated, key)}
+    for rails, refused in ((good, False), (wrong, True)):
+        text = re.sub(r"(?ms)^rails:\n.*?(?=^profiles:)", "rails: %s\n" % rails["rails"], GOOD["macvlan"])
+        assert bool(_errors(text)) == refused
 
 
 def test_choices_and_limits_are_those_of_the_reader() -> None:

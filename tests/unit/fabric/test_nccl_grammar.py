@@ -29,7 +29,7 @@ from tests.unit.node.trees import Tree
 
 ROOT = Path(__file__).resolve().parents[3]
 INVENTORIES = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
-VERSIONS = (None, "2.20.5", "2.30.4", "2.30.5", "2.31")
+VERSIONS = (None, "2.20.5", "2.30.4", "2.30.5", "2.31.0")
 # Rails of two planes: one with a device for each plane, that one node does not have, one that no node has, and one with
 # a port for each plane; a rail of one plane; and a storage rail. The profile has them in another order.
 PLANES = """

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
 from tests import work
 
@@ -207,3 +208,34 @@ def test_many_rails_are_drawn_in_bands_without_the_same_look_twice(nodes: int) -
 
 def test_planes_are_counted_apart_from_rails() -> None:
     assert "8 rails x 2 planes" in words_of(svg(topology(document(2, 8, 0, 2))))
+
+
+@pytest.mark.parametrize("nodes", [2, 64, 1024])
+def test_failed_ports_are_marked(nodes: int) -> None:
+    made = document(nodes, 8)
+    names = [node["name"] for node in made["nodes"]]
+    rails = [rail["name"] for rail in made["rails"]]
+    health = {name: dict.fromkeys(rails, "ok") for name in names}
+    clean = topology(made, health=health).decode()
+    assert "\N{MULTIPLICATION X} failed" in clean and 'class="bad"' not in clean
+    health[names[0]][rails[2]] = "failed"
+    health[names[1]][rails[3]] = "not checked"
+    marked = topology(made, health=health).decode()
+    assert marked.count('class="bad"') == 1
+    assert ("1 port failed" if nodes == 1024 else ", failed") in marked
+    assert nodes == 1024 or ", not checked" in marked
+    # a picture of the plan alone has no states
+    assert "\N{MULTIPLICATION X}" not in topology(made).decode()
+
+
+@pytest.mark.parametrize("nodes", [2, 64])
+def test_a_port_for_storage_is_in_the_picture_and_in_the_table(nodes: int) -> None:
+    made = document(nodes, 8)
+    made["nodes"][0]["other_ports"] = [{"name": "st", "role": "storage", "netdev": "ens6f0", "pci": None}]
+    assert "storage ens6f0" in topology(made).decode()
+    assert plan_tables.other_ports(made["nodes"][0]) == "storage ens6f0"
+
+
+def test_a_picture_without_addresses_names_the_file_that_has_them() -> None:
+    assert "ports.csv" in topology(document(64, 8)).decode()
+    assert "ports.csv" not in topology(document(8, 8)).decode()

@@ -289,6 +289,52 @@ def test_alerts_and_scrape_of_agents() -> None:
     assert names <= exported_metrics()
 
 
+def board_of(file: Data) -> Data:
+    """The dashboard of a fabric file."""
+    given = {"grafana_labels": {"grafana_dashboard": "1"}}
+    objects = object_components.objects(document(file), given)
+    board = next(each for each in objects if each["kind"] == "ConfigMap" and "dashboard" in each["metadata"]["name"])
+    found: Data = json.loads(next(iter(board["data"].values())))
+    return found
+
+
+def test_the_first_panel_counts_the_planned_rails() -> None:
+    plan = document(worked())
+    planned = sum(len(node["agent"]["rails"]) for node in plan["nodes"])
+    first = board_of(worked())["panels"][0]
+    assert planned and first["type"] == "stat" and first["options"]["textMode"] == "name"
+    # agents that do not answer have no metrics, so the total is that of the plan
+    assert first["targets"][0]["legendFormat"] == "{{up}} of %d rails up" % planned
+    assert "/ %d)" % planned in first["targets"][0]["expr"] and "$node" not in first["targets"][0]["expr"]
+    assert [step["value"] for step in first["fieldConfig"]["defaults"]["thresholds"]["steps"]] == [None, 1]
+
+
+def test_panels_of_a_dashboard_do_not_overlap() -> None:
+    panels = board_of(worked())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells)) and max(x for x, _y in cells) < 24
+
+
+@pytest.mark.parametrize(
+    "attachment, of_pods, of_ethernet",
+    [("macvlan", False, True), ("ipvlan", False, True), ("sriov", True, True), ("ipoib", False, False)],
+)
+def test_a_dashboard_has_no_panel_that_is_always_empty(attachment: str, of_pods: bool, of_ethernet: bool) -> None:
+    more: Data = {"vfs": {"count": 8}} if attachment == "sriov" else {}
+    file = worked(attachment=attachment, mtu=2044, **more)
+    for profile in file["profiles"].values():
+        profile.pop("soft_rdma" if attachment == "ipoib" else "", None)
+    titles = {panel["title"] for panel in board_of(file)["panels"]}
+    assert ("RDMA received by pod" in titles) == of_pods
+    assert {"Pause frames" in titles, "Congestion notifications sent" in titles} == {of_ethernet}
+
+
 def exported_metrics() -> set[str]:
     """The names of the metrics that an agent exports of itself and of pods."""
     rail = {"rail": "gpu01", "port": "rail1", "healthy": True, "cordoned": False}

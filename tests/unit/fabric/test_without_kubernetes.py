@@ -67,7 +67,7 @@ def test_ports_are_planned_and_nothing_of_pods(addresses: File, rails: File) -> 
             assert port["address"] and port["pods"] is None
             assert set(port["names"].values()) == {None}
     table = plan_tables.as_table(document, 4)
-    assert "without Kubernetes, rdma mode shared" in table and "pods" not in table
+    assert "without Kubernetes, RDMA mode shared" in table and "pods" not in table
 
 
 def test_no_object_of_a_cluster_is_rendered() -> None:

@@ -5,7 +5,8 @@
 
 The readers declare the schema: they run on sections that record the keys that they read, with types and limits. So
 there is no second list of keys. They run several times, because the keys depend on the values: a single value, a list
-or a mapping; listed or generated rails; a choice that is set or missing.
+or a mapping; listed or generated rails; a choice that is set or missing. The descriptions are those
+of the documentation.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import key_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import PLUGIN, read_sections
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
@@ -25,6 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 Schema = t.Dict[str, t.Any]
 
+# Where the newest release of the schema is.
+ID = "https://raw.githubusercontent.com/railyard/railyard.fabric/main/docs/fabric.schema.json"
 # A key in place of names that the author of the file chooses. It is valid as every kind of name.
 _NAME = "x1"
 _TEXT: Schema = {"$ref": "#/definitions/text"}
@@ -64,9 +68,13 @@ class _Keys:
         if kind is not None and kind not in kinds:
             kinds.append(kind)
 
-    def schema(self) -> Schema:
+    def schema(self, texts: key_texts.Tables, path: Path = ()) -> Schema:
+        """Return the schema of the mapping.
+
+        :param path: the keys above it, without names that the author of the file chooses.
+        """
         required = set.intersection(*self.required) if self.required else set()
-        keys = {key: self._value_schema(key, key in required) for key in self.kinds}
+        keys = {key: self._value_schema(key, key in required, texts, path) for key in self.kinds}
         schema: Schema = {"type": "object", "properties": {key: keys[key] for key in keys if key != _NAME}}
         if _NAME in keys:
             schema["additionalProperties"] = keys[_NAME]
@@ -76,17 +84,20 @@ class _Keys:
             schema["required"] = sorted(required - {_NAME})
         return schema
 
-    def _value_schema(self, key: str, required: bool) -> Schema:
+    def _value_schema(self, key: str, required: bool, texts: key_texts.Tables, path: Path) -> Schema:
         kinds = [option for kind in self.kinds[key] for option in kind.get("anyOf", [kind])]
+        below = path if key == _NAME else path + (key,)
         if key in self.below:
-            kinds.append(self.below[key].schema())
+            kinds.append(self.below[key].schema(texts, below))
         if key in self.items:
-            kinds.append({"type": "array", "items": self.items[key].schema()})
-        if not kinds:
-            return {}
+            kinds.append({"type": "array", "items": self.items[key].schema(texts, below)})
         # A key without a value counts as absent.
-        kinds += [] if required else [{"type": "null"}]
-        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        kinds += [] if required or not kinds else [{"type": "null"}]
+        described: Schema = {} if key == _NAME else {"description": key_texts.text_of(texts, below)}
+        if len(kinds) != 1:
+            return {**described, "anyOf": kinds} if kinds else described
+        # Beside $ref, no other word applies.
+        return {**described, "allOf": kinds} if described and "$ref" in kinds[0] else {**described, **kinds[0]}
 
 
 class _Pass(t.NamedTuple):
@@ -143,8 +154,6 @@ class _Recorder(Section):
 
     def number(self, key: str, low: int, high: int, unit: str = "", required: str = "") -> int | None:
         number: Schema = {"type": "integer", "minimum": low, "maximum": high}
-        if unit:
-            number["description"] = unit
         self._declare(key, required, {"anyOf": [number, _DIGITS]})
         return None
 
@@ -174,11 +183,15 @@ class _Recorder(Section):
         return [_Recorder(item, self.run, self.path + (key, 0), self.report)]
 
 
-def as_json() -> bytes:
-    return (json.dumps(schema(), indent=1) + "\n").encode("utf-8")
+def as_json(pages: t.Mapping[str, str]) -> bytes:
+    return (json.dumps(schema(pages), indent=1) + "\n").encode("utf-8")
 
 
-def schema() -> Schema:
+def schema(pages: t.Mapping[str, str]) -> Schema:
+    """Return the schema.
+
+    :param pages: name of each page of ``key_texts.PAGES`` -> its Markdown.
+    """
     top = _Keys()
     texts_listed = Sequence(1, 1)
     texts_listed.items.append(Scalar(_NAME, False, 1, 1))
@@ -205,10 +218,15 @@ def schema() -> Schema:
                 keys.kinds[key] = rail.kinds.get(key, [])
                 if key in rail.below:
                     keys.below[key] = rail.below[key]
-    whole = top.schema()
-    whole["properties"]["plugin"] = {"const": PLUGIN}
+    whole = top.schema(key_texts.tables(pages))
+    plugin = whole["properties"]["plugin"]
+    whole["properties"]["plugin"] = {"description": plugin["description"], "const": PLUGIN}
+    # With a generator, its keys are the only ones: a misspelt one is not the name of a rail.
+    generator = [key for key in rails.kinds if key != _NAME]
+    whole["properties"]["rails"].update({"if": {"required": ["count"]}, "then": {"propertyNames": {"enum": generator}}})
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": ID,
         "title": "Fabric file of railyard.fabric",
         "definitions": _DEFINITIONS,
         **whole,

@@ -26,8 +26,9 @@ def read_host(section: Section, report: Report) -> HostSettings:
         if own is None:
             continue
         values = reader(own, report)
+        written = [key for key in values if own.has(key) or own.misspelt(key)]
         own.done()
-        settings[layer] = {key: Setting(value, own.path + (key,)) for key, value in values.items() if own.has(key)}
+        settings[layer] = {key: Setting(values[key] if own.has(key) else None, own.path + (key,)) for key in written}
     return settings
 
 
@@ -112,6 +113,7 @@ NCCL_VERSION = rule(
     "RY860 invalid-nccl-version: Invalid version of NCCL",
     _FABRIC % "nccl: {version: 2.30.5-cuda13}",
     _FABRIC % 'nccl: {version: "2.30.5"}',
+    why="YAML reads 2.30 and 2.3 as the same number.",
 )
 
 
@@ -119,7 +121,8 @@ def _nccl(section: Section, report: Report) -> dict[str, t.Any]:
     version = section.text("version")
     if version is not None and host_model.version_numbers(version) is None:
         message = "%s is not a version of NCCL" % shown(version)
-        report.add(NCCL_VERSION, section.path + ("version",), message, "write its numbers, such as 2.30.5")
+        remedy = 'write its three numbers, in quotes, such as "2.30.5"'
+        report.add(NCCL_VERSION, section.path + ("version",), message, remedy)
         version = None
     return {"file": section.flag("file"), "ucx": section.flag("ucx"), "version": version}
 

@@ -100,11 +100,12 @@ def _planes(section: Section, report: Report) -> _Planes:
         return _Planes()
     count = _count(own, report, "count", PLANES, "planes", "set the number of planes")
     balancing = own.choice("balancing", BALANCINGS)
+    # software is the default, so a misspelt key or value probably means hardware
+    misspelt = balancing is None and (own.has("balancing") or own.misspelt("balancing"))
     own.done()
     if count is None:
         return _Planes()
-    if balancing == HARDWARE or (balancing is None and own.has("balancing")):
-        # software is the default, so a misspelt value is probably hardware
+    if balancing == HARDWARE or misspelt:
         return _Planes(device_planes=count)
     return _Planes([None] * count, has_field=True)
 

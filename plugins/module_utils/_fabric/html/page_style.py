@@ -69,7 +69,7 @@ section { scroll-margin-top: 1rem }
 .badge.failed { color: var(--on-full); background: var(--bad-full); border-color: var(--bad-full) }
 .badge.open { color: var(--open) }
 .tiles {
-  display: grid; grid-template-columns: repeat(auto-fill, minmax(170px, 1fr)); gap: .8rem; margin: 1rem 0;
+  display: grid; grid-template-columns: repeat(var(--columns, 4), 1fr); gap: .8rem; margin: 1rem 0;
   padding: 0; list-style: none
 }
 .tile {
@@ -136,6 +136,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-block: 1
   body { font-size: 15px }
   header, main, footer, nav ul { padding-inline: 14px }
   .tiles { grid-template-columns: 1fr 1fr; gap: .5rem }
+  .tile:last-child:nth-child(odd) { grid-column: 1 / -1 }
   .cards, .cards tbody, .cards tr, .cards th, .cards td { display: block; width: 100% }
   .cards caption { display: block }
   .cards tbody th { min-width: 0 }

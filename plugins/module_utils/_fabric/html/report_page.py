@@ -54,6 +54,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 
 # Minimum width in pixels at which the texts of the topology picture are legible.
 _LEGIBLE_WIDTH = 900
+# The most tiles in a row.
+_TILES = 4
 
 
 class Section(t.NamedTuple):
@@ -135,7 +137,8 @@ class Report:
             "counters", "Counters", report_sections.counters(judged.counters) if judged and judged.counters else []
         )
         yield Section("history", "Earlier runs", report_sections.history(material.runs) if material.runs else [])
-        picture = _bare(xml.fromstring(topology(material.plan, "picture-of-rails").decode("utf-8")))
+        health = material.judged.matrix if material.judged else {}
+        picture = _bare(xml.fromstring(topology(material.plan, "picture-of-rails", health).decode("utf-8")))
         # as wide as the screen, but at least legible: on a narrower screen, it scrolls
         picture.set("style", "min-width: %dpx" % min(float(picture.get("width", _LEGIBLE_WIDTH)), _LEGIBLE_WIDTH))
         yield Section(
@@ -174,6 +177,10 @@ def _state_text(report: Report, state: str) -> str:
 
 def _header(report: Report) -> list[Child]:
     material = report.material
+    tiles = list(_tiles(report))
+    # rows of equal length, so that no tile is alone in the last one
+    lines = -(-len(tiles) // _TILES) or 1
+    columns = -(-len(tiles) // lines) or 1
     state = report.state
     signs = {"ok": "✓ ", "failed": "✕ ", "open": "– "}
     plan_lines = head(material.plan)
@@ -189,7 +196,7 @@ def _header(report: Report) -> list[Child]:
         h("ul", *(h("li", note) for note in material.notes), class_="notes", aria_label="Notes")
         if material.notes
         else None,
-        h("ul", *_tiles(report), class_="tiles", aria_label="In numbers"),
+        h("ul", *tiles, class_="tiles", style="--columns: %d" % columns, aria_label="In numbers"),
     ]
 
 

@@ -181,10 +181,10 @@ def drifted(drift: Verdict, runs: t.Sequence[Run], rails: t.Sequence[str]) -> xm
     lines = []
     for node, number in list(numbers.items())[:MOST]:
         boot = drift.boots.get(node, "")
-        lines.append((node, "{:,}".format(number), clean_since(runs, node, boot, rails, cluster), boot))
+        lines.append((node, "{:,}".format(number), clean_since(runs, node, boot, rails, cluster)))
     if not lines:
         return None
-    return rows(("node", "drifted", "since", "boot"), lines, "Nodes that drifted", brief=True)
+    return rows(("node", "drifted", "since"), lines, "Nodes that drifted", brief=True)
 
 
 def findings(reported: t.Sequence[LintFinding]) -> list[Child]:

@@ -38,9 +38,9 @@ def size_kb(text: str) -> int | None:
 
 
 def version_numbers(text: str) -> tuple[int, ...] | None:
-    """Return the numbers of a version such as ``2.30.5``, two or three; None for another text."""
+    """Return the numbers of a version such as ``2.30.5``, always three; None for another text."""
     numbers = text.split(".")
-    if not 2 <= len(numbers) <= 3 or not all(each.isascii() and each.isdigit() and len(each) < 5 for each in numbers):
+    if len(numbers) != 3 or not all(each.isascii() and each.isdigit() and len(each) < 5 for each in numbers):
         return None
     return tuple(map(int, numbers))
 

@@ -123,7 +123,7 @@ def head(document: Document) -> list[str]:
     kubernetes = facts_of(fabric.get("provider")).kubernetes
     words = [
         *([kinds, fabric.get("provider")] if kubernetes else ["without Kubernetes"]),
-        "rdma mode %s" % " and ".join(modes),
+        "RDMA mode %s" % " and ".join(modes),
         link_layers(document),
     ]
     return [
@@ -229,8 +229,15 @@ def _node_line(node: Document, mixed: bool) -> str:
     words = ["index %s" % node.get("index")]
     words.extend("%s %s" % (key, node[key]) for key in keys if node.get(key) is not None)
     if mixed:
-        words.append("%s, rdma mode %s" % (node.get("attachment"), node.get("rdma_mode")))
+        words.append("%s, RDMA mode %s" % (node.get("attachment"), node.get("rdma_mode")))
+    words.extend(filter(None, [other_ports(node)]))
     return "%s (%s)" % (node["name"], ", ".join(words))
+
+
+def other_ports(node: Document) -> str:
+    """Return the ports of a node that are not on a rail: ``storage ens6f0, management eno1``."""
+    ports = node.get("other_ports") or ()
+    return ", ".join("%s %s" % (port["role"], port.get("netdev") or port.get("pci") or port["name"]) for port in ports)
 
 
 def _more(left: int, one: str, file: str, directory: str) -> list[str]:

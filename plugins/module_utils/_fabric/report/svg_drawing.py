@@ -38,6 +38,8 @@ text { font-family: system-ui, 'DejaVu Sans', 'Segoe UI', Roboto, Helvetica, Ari
 .strong { font-weight: 600 }
 .soft { fill: #5b6470 }
 .paper { fill: #ffffff }
+.bad { fill: #b3261e }
+.sign { fill: #ffffff }
 .block { fill: #f6f7f9; stroke: #d3d8de }
 .row { fill: #ffffff; stroke: #e1e5ea }
 .cell { fill: #ffffff; stroke-width: 1.5 }
@@ -49,6 +51,8 @@ _DARK = """
 text { fill: #e8eaed }
 .soft { fill: #a3acb8 }
 .paper { fill: #14171a }
+.bad { fill: #ff8a80 }
+.sign { fill: #14171a }
 .block { fill: #1b1f24; stroke: #39414b }
 .row { fill: #22272d; stroke: #333b44 }
 .cell { fill: #14171a }

@@ -5,7 +5,8 @@
 
 A rail is a column in its colour: its leaf at the top, and a line from there to the port of every node. A few nodes are
 drawn with names and addresses of their ports, more nodes with their GPUs only, and many nodes as one block per unit
-with counts. If the ports of two nodes are cabled to each other, a line connects these ports.
+with counts. Failed ports and those that were not checked have a mark. If the
+ports of two nodes are cabled to each other, a line connects these ports.
 """
 
 from __future__ import annotations
@@ -13,8 +14,17 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import cables, functions, leaf_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import link_layers, rails_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import cables, leaf_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import (
+    link_layers,
+    other_ports,
+    rails_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.port_texts import (
+    gpu_text,
+    port_lines,
+    where,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg_drawing import (
     DASHES,
     RAIL_COLOURS,
@@ -24,6 +34,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
 Document = t.Mapping[str, t.Any]
+Health = t.Mapping[str, t.Mapping[str, str]]
+
+# States of a port in the verdict.
+OK, FAILED = "ok", "failed"
 
 # Up to so many nodes (and ports), each node has a row; up to the first number, with the names of its ports.
 _NAMED_NODES = 8
@@ -62,8 +76,12 @@ class _Block(t.NamedTuple):
     rails: t.Sequence[_Rail] = ()
 
 
-def topology(document: Document, name: str = "") -> bytes:
-    """Return the SVG file. ``name``: the drawing's unique name within a page."""
+def topology(document: Document, name: str = "", health: Health | None = None) -> bytes:
+    """Return the SVG file.
+
+    :param name: the drawing's unique name within a page.
+    :param health: node -> rail -> ``ok``, ``failed`` or another state, of a run that verified the ports.
+    """
     nodes = document["nodes"]
     rails = _rails(document)
     ports = sum(len(node["ports"]) for node in nodes)
@@ -73,6 +91,7 @@ def topology(document: Document, name: str = "") -> bytes:
     else:
         sketch = _Sums(rails)
         blocks = [block._replace(rails=rails) for block in _few(_units(document))]
+    sketch.health = health or {}
     return _draw(document, rails, blocks, sketch, name)
 
 
@@ -187,6 +206,12 @@ class _Sketch:
     """How blocks are drawn. All blocks of a picture have the same width."""
 
     width: float
+    health: Health = {}
+
+    def _state(self, node: str, rail: str) -> str:
+        """Return the state of a port as words: empty if it is ok, or if nothing was verified."""
+        state = self.health.get(node, {}).get(rail, "unknown") if self.health else OK
+        return "" if state == OK else "failed" if state == FAILED else "not checked"
 
     def height(self, block: _Block) -> float:
         raise NotImplementedError
@@ -211,13 +236,13 @@ class _Rows(_Sketch):
         # lines run beside the cells, with a branch into each cell
         most = max([len(block.nodes) for block in blocks] or [0])
         self._wires = 0.0 if self._paired else 5 + _LINE_GAP * (most if most <= _LINES else 1)
-        texts = [text for node in nodes for port in node["ports"] for text in _port_lines(port)] if named else []
+        texts = [text for node in nodes for port in node["ports"] for text in port_lines(port)] if named else []
         longest = max([length(text, 10, mono=True) for text in texts] or [0])
         self._column = self._wires + (min(190.0, max(104.0, longest + 18)) if named else max(58.0, head))
-        self._lines = max([len(_port_lines(port)) for node in nodes for port in node["ports"]] or [1])
+        self._lines = max([len(port_lines(port)) for node in nodes for port in node["ports"]] or [1])
         self._row = 40 + 13 * self._lines if named else 23
         names = [length(node["name"], 11, mono=True) for node in nodes]
-        names.extend(length(_where(node), 10) for node in nodes if named)
+        names.extend(length(text, 10) for node in nodes if named for text in (where(node), other_ports(node)))
         self._label = min(230.0, max([96.0, *(name + 20 for name in names)]))
         widest = max([len(block.rails) for block in blocks] or [0])
         self.width = max(self._label + self._column * widest + 12, 260)
@@ -286,10 +311,13 @@ class _Rows(_Sketch):
 
     def _node(self, drawing: Drawing, node: Document, rails: t.Sequence[_Rail], x: float, y: float) -> None:
         middle = y + (self._row - 3) / 2
-        drawing.group("node %s, index %s, profile %s" % (node["name"], node.get("index"), node.get("profile")))
+        tip = "node %s, index %s, profile %s" % (node["name"], node.get("index"), node.get("profile"))
+        drawing.group("; ".join(filter(None, [tip, other_ports(node)])))
         drawing.text(x + 14, middle + (-2 if self._named else 4), node["name"], 11, "mono strong", self._label - 18)
         if self._named:
-            drawing.text(x + 14, middle + 13, _where(node), 10, "soft", self._label - 18)
+            drawing.text(x + 14, middle + 13, where(node), 10, "soft", self._label - 18)
+            if other_ports(node):
+                drawing.text(x + 14, middle + 26, other_ports(node), 10, "soft", self._label - 18)
         ports = {port["rail"]: port for port in node["ports"]}
         wide = self._column - self._wires
         for at, rail in enumerate(rails):
@@ -299,63 +327,44 @@ class _Rows(_Sketch):
                 drawing.box(left + 4, y + 2, wide - 8, self._row - 7, "row", tip="no port on %s" % rail.name)
                 drawing.text(left + wide / 2, middle + 4, "no port", 9, "soft middle", wide - 10)
             else:
-                self._port(drawing, rail, port, left, y)
+                self._port(drawing, rail, port, left, y, self._state(node["name"], rail.name))
 
-    def _port(self, drawing: Drawing, rail: _Rail, port: Document, x: float, y: float) -> None:
-        tip = "%s: %s, %s" % (rail.name, ", ".join(_port_lines(port)), _gpu_text(port))
+    def _port(self, drawing: Drawing, rail: _Rail, port: Document, x: float, y: float, state: str) -> None:
+        tip = "%s: %s, %s" % (rail.name, ", ".join(port_lines(port)), gpu_text(port))
         for end in [leaf_of(port, each) for each in cables(port)]:
             if end.get("port"):
                 tip += ", leaf %s port %s" % (end.get("name"), end["port"])
+        if state:
+            tip += ", " + state
         wide = self._column - self._wires
         middle, room = x + wide / 2, wide - 12
         if not self._named:
             drawing.box(x + 4, y + 2, wide - 8, self._row - 7, "cell s%d" % rail.paint, 3, tip, rail.dash)
-            drawing.text(middle, y + 14, _gpu_text(port), 10, "middle", room)
+            drawing.text(
+                middle - (7 if state else 0), y + 14, gpu_text(port), 10, "middle", room - (14 if state else 0)
+            )
+            _mark(drawing, state, x + wide - 17, y + 3)
             return
         drawing.box(x + 4, y + 3, wide - 8, self._row - 9, "cell s%d" % rail.paint, 4, tip, rail.dash)
-        lines = _port_lines(port)
+        lines = port_lines(port)
         top = y + 17 + 6.5 * (self._lines - len(lines))
         for at, line in enumerate(lines):
             drawing.text(middle, top + 13 * at, line, 10, "mono middle", room)
-        gpus = _gpu_text(port)
+        gpus = gpu_text(port)
         pill, top = min(wide - 14, length(gpus, 10) + 20), y + self._row - 28
         drawing.box(middle - pill / 2, top, pill, 15, "f%d" % rail.paint, 7.5, tip)
         drawing.box(middle - pill / 2 + 1.5, top + 1.5, pill - 3, 12, "paper", 6, tip)
         drawing.text(middle, top + 11, gpus, 10, "strong middle", pill - 6)
+        _mark(drawing, state, x + wide - 18, y + 4)
 
 
-def _where(node: Document) -> str:
-    words = ["%s %s" % (key, node[key]) for key in ("rack", "place") if node.get(key) is not None]
-    return ", ".join(filter(None, [node.get("profile"), *words]))
-
-
-def _port_lines(port: Document) -> list[str]:
-    """Return the names and address of a port."""
-    match = port.get("match") or {}
-    known = port.get("netdev") or port.get("pci") or (port.get("rdma") or {}).get("name")
-    if not known:
-        known = next(("%s %s" % (key, value) for key, value in match.items() if value is not None), "port")
-    addresses = [port[key] for key in ("address", "address6") if port.get(key)]
-    # The functions below a bond or VLAN have names of their own.
-    members = [each.get("netdev") or each.get("pci") for each in functions(port)] if port.get("lower") else []
-    below = ["on %s" % ", ".join(filter(None, members))] if any(members) else []
-    planes = ["%d planes" % port["planes"]["count"]] if port.get("planes") else []
-    return [known, *(planes or below), *addresses]
-
-
-def _gpu_text(port: Document) -> str:
-    """Return ``GPU 0``, ``GPU 0-3,5`` or ``no GPU``."""
-    gpus = sorted(port.get("gpus") or ())
-    if not gpus:
-        return "no GPU"
-    runs: list[list[int]] = []
-    for gpu in gpus:
-        if runs and gpu == runs[-1][-1] + 1:
-            runs[-1].append(gpu)
-        else:
-            runs.append([gpu])
-    words = ["%d-%d" % (run[0], run[-1]) if len(run) > 2 else ",".join(map(str, run)) for run in runs]
-    return "GPU " + ",".join(words)
+def _mark(drawing: Drawing, state: str, x: float, y: float) -> None:
+    """Draw the state of a port that is not ok, as a sign in the upper right corner."""
+    if state == "failed":
+        drawing.box(x, y, 13, 13, "bad", 6.5)
+        drawing.text(x + 6.5, y + 10, "✕", 9, "sign strong middle")
+    elif state:
+        drawing.text(x + 6.5, y + 10, "?", 9, "soft middle")
 
 
 class _Sums(_Sketch):
@@ -373,9 +382,12 @@ class _Sums(_Sketch):
 
     def draw(self, drawing: Drawing, block: _Block, x: float, y: float) -> None:
         numbers: dict[str, int] = {}
+        failed: dict[str, int] = {}
         for node in block.nodes:
             for port in node["ports"]:
                 numbers[port["rail"]] = numbers.get(port["rail"], 0) + 1
+                if self._state(node["name"], port["rail"]) == "failed":
+                    failed[port["rail"]] = failed.get(port["rail"], 0) + 1
         drawing.group("%s: %s" % (block.title, block.note))
         drawing.box(x, y, self.width, self.height(block), "block", 8)
         drawing.text(x + 12, y + 20, block.title, 13, "strong", self.width - 24)
@@ -396,6 +408,10 @@ class _Sums(_Sketch):
             drawing.text(left + self._COLUMN / 2, y + 60, _short(rail.name), 10, "middle mono", self._COLUMN - 6)
             drawing.box(left + 2, y + 80, self._COLUMN - 4, 19, "row", 3, tip)
             drawing.text(left + self._COLUMN / 2, y + 93, "{:,}".format(number), 10, "middle", self._COLUMN - 4)
+            if rail.name in failed:
+                tip = "%s failed" % count(failed[rail.name], "port")
+                drawing.box(left + 2, y + 80, self._COLUMN - 4, 19, "bad", 3, tip)
+                drawing.text(left + self._COLUMN / 2, y + 93, "✕{:,}".format(failed[rail.name]), 10, "sign middle")
 
 
 def _short(name: str) -> str:
@@ -425,6 +441,14 @@ def _draw(
     drawing.text(_MARGIN, 44, "fabric %s" % fabric["name"], 20, "strong", width)
     drawing.text(_MARGIN, 64, line, 12, "soft")
     y = _legend(drawing, rails, width) + 16
+    notes = []
+    if sketch.health:
+        notes.append("✕ failed, ? not checked")
+    if len(nodes) > _NAMED_NODES:
+        notes.append("addresses of ports: ports.csv")
+    if notes:
+        drawing.text(_MARGIN, y, "  ·  ".join(notes), 11, "soft", width)
+        y += 16
     for at in range(0, len(blocks), columns):
         row = blocks[at : at + columns]
         for column, block in enumerate(row):

@@ -13,8 +13,8 @@ import re
 
 _INSTALLED = os.path.join("ansible_collections", "railyard", "fabric", "")
 _NAMES = (
-    *("cluster", "discover", "drift", "hosts", "import", "kubernetes", "plan", "render", "report", "site", "teardown"),
-    *("validate", "verify"),
+    *("cluster", "discover", "drift", "hosts", "import", "kubernetes", "plan", "render", "report", "site", "status"),
+    *("teardown", "validate", "verify"),
 )
 _PATH = re.compile(r"(?<![\w/.-])(?:playbooks/)?(%s)\.yml(?!\w)" % "|".join(_NAMES))
 

@@ -24,6 +24,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
 # Server-side apply of a new object needs both create and patch.
 _WRITE = ("list", "create", "patch", "delete")
 _NODES = ("list", "patch")
+# The ConfigMap of Cilium's agents, in the namespace of its release.
+_CILIUM = "cilium-config"
 
 
 class Later(t.NamedTuple):
@@ -82,6 +84,31 @@ def overwritten(server: Server, desired: DesiredObjects, maker: str, made: Kind,
         % (key, maker, key.name, resources[made].plural, key.namespace, key.name)
         for key, found in sorted(live.items())
         if key in wanted and not found["metadata"].get("ownerReferences") and not selected(found, desired.family)
+    ]
+
+
+def cilium_renames_configurations(server: Server) -> list[str]:
+    """Return a warning for each Cilium whose agent renames the CNI configurations of others, such as that of Multus.
+
+    The agent does so with ``cni-exclusive: "true"`` in its ConfigMap. The values of its chart have that by default. A
+    chained Cilium has no such key, and then renames no file. Nothing is returned if the user may not read ConfigMaps.
+    """
+    status, answer = server.ask("GET", "/api/v1/configmaps?fieldSelector=metadata.name%%3D%s" % _CILIUM)
+    found = answer.get("items") or []
+    if status >= 400:
+        status, answer = server.ask("GET", "/api/v1/namespaces/kube-system/configmaps/%s" % _CILIUM)
+        found = [answer] if status < 400 else []
+    exclusive = sorted(
+        each["metadata"]["namespace"]
+        for each in found
+        if str((each.get("data") or {}).get("cni-exclusive")).lower() == "true"
+    )
+    return [
+        "ConfigMap %s/%s: cni-exclusive is true, so Cilium renames the CNI configuration of Multus in /etc/cni/net.d to"
+        " *.cilium_bak, and new pods get no rail. Remedy: set it to false: helm upgrade cilium cilium/cilium -n %s"
+        " --reuse-values --set cni.exclusive=false, then restart the pods of Cilium and of Multus"
+        % (namespace, _CILIUM, namespace)
+        for namespace in exclusive
     ]
 
 

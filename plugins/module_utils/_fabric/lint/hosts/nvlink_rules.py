@@ -196,6 +196,8 @@ def _imex(fabric: Fabric, variants: Variants, domains: t.Mapping[str, t.Sequence
         if daemon is None or (daemon != nvlink_model.HOST and domains):
             continue
         setting = variant.host[host_model.IMEX].get("daemon")
+        if setting and setting.value is None:
+            continue
         nodes = variants.nodes_of(variant)
         outside = [node for node in nodes if id(node) not in in_domain]
         if outside:

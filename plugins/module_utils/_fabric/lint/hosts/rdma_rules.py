@@ -42,6 +42,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
     Variant,
     Variants,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 
 
 def _fabric(more: str) -> str:
@@ -85,7 +86,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 _layer(fabric, rail, attachment, layer, path, report)
         layers = {layer: rail for (_attachment, layer), rail in every.items()}
         _soft(variant, layers, report)
-        if variant.firmware:
+        family = FAMILIES.get(variant.profile.nic or "")
+        if variant.firmware and (family is None or family.has_firmware_parameters):
             _firmware(variant, variant.firmware, layers, report)
         _one_mode(fabric, variant, kinds, report)
     _mode(fabric, variants, report)

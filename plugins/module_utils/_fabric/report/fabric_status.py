@@ -1,0 +1,295 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The state of all nodes on one screen: the sum, and then only what is not normal, by rails and nodes."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions as functions_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, wrapped
+
+Row = t.Mapping[str, t.Any]
+# Lines that are not normal on one screen. The number of other lines follows.
+MOST_LINES = 30
+# Ranges of nodes in one line.
+_NODE_RANGES = 6
+# A longer reason is shortened: the whole text is in status.json.
+_LONGEST = 160
+UP, IN_POD = "", "in a pod"
+# What ansible-core puts before each error.
+_PREFIX = "Task failed: "
+
+
+class NodeStatus(t.NamedTuple):
+    """A node. ``ports``: rail -> :data:`UP`, :data:`IN_POD` or why it is not up; None without an answer.
+
+    ``error``: why the node did not answer, or could not be read. ``agent``: part ``agent`` of ``rail_info``; None
+    without an agent. ``agent_planned``: whether the plan has one.
+    """
+
+    name: str
+    rails: t.Sequence[str]
+    ports: t.Mapping[str, str] | None
+    error: str = ""
+    unreachable: bool = False
+    agent: Row | None = None
+    agent_planned: bool = False
+
+
+def node_status(name: str, planned: Row, seen: Row) -> NodeStatus:
+    """Return the status of a node.
+
+    :param planned: ``railyard_node``.
+    :param seen: the result of ``rail_info`` with the parts ``nics``, ``rdma`` and ``agent``.
+    """
+    rails = [str(port["rail"]) for port in planned.get("ports") or ()]
+    has_agent = bool(planned.get("agent"))
+    if "nics" not in seen:
+        error = " ".join(str(seen.get("msg") or "no result").split())
+        error = error[len(_PREFIX) :] if error.startswith(_PREFIX) else error
+        return NodeStatus(name, rails, None, error, bool(seen.get("unreachable")), None, has_agent)
+    agent: Row | None = seen.get("agent")
+    try:
+        ports = port_matching.identify(planned, seen["nics"])["ports"]
+    except RailyardError:
+        # some ports are not found: those that are found have a state too
+        ports = planned["ports"]
+    states = {str(port["rail"]): port_state(port, seen) for port in ports}
+    for row in (agent or {}).get("rails") or ():
+        if row["rail"] in states and not states[row["rail"]] and not row["cordoned"]:
+            states[row["rail"]] = (row["reason"] or "the agent reports it as unhealthy") if not row["healthy"] else UP
+    return NodeStatus(name, rails, states, "", False, agent, has_agent)
+
+
+def port_state(port: Row, seen: Row) -> str:
+    """Return :data:`UP`, :data:`IN_POD`, or why the port of a rail is not up.
+
+    :param port: a port of ``railyard_node``, identified on the node.
+    """
+    states = [_function_state(function, str(port["netdev"]), seen) for function in functions_of(port)]
+    bad = [state for state in states if state]
+    if not bad:
+        return UP
+    if len(states) > 1 and len(bad) < len(states):
+        return "%d of %d links: %s" % (len(bad), len(states), bad[0])
+    return bad[0]
+
+
+def _function_state(function: Row, interface: str, seen: Row) -> str:
+    """Return the state of a function. ``interface``: the netdev of its port, which may be a bond."""
+    pci, name = function.get("pci"), function.get("netdev")
+    rows = [row for row in seen["nics"] if (row["pci"] == pci if pci else row["netdev"] == name)]
+    if not rows:
+        return "its NIC is missing"
+    nic = next((row for row in rows if row["netdev"] == name), rows[0])
+    netdev = nic["netdev"]
+    links = [
+        row
+        for row in seen.get("rdma") or ()
+        if row.get("pci") == nic["pci"] and not row.get("parent") and row.get("netdev") in (None, netdev, interface)
+    ]
+    if netdev is None and (nic.get("holders") or nic.get("rdma_holders")):
+        return IN_POD
+    if nic.get("link_layer") == "infiniband":
+        if not links:
+            return IN_POD if nic.get("rdma_holders") else "without an RDMA device"
+    elif netdev is None:
+        return "without a netdev"
+    elif not nic["up"]:
+        return "set down"
+    elif not nic["carrier"]:
+        return "no carrier"
+    return next(("RDMA state %s" % row["state"] for row in links if row["state"] != "ACTIVE"), UP)
+
+
+class FabricStatus:
+    """The status of a fabric.
+
+    :param nodes: in the order of the inventory.
+    :param version: of this collection, with which agents are compared.
+    :param cordoned: cordoned nodes of the cluster; None if no cluster was asked.
+    :param verdict: a line about the last verdict.
+    :param notes: what could not be read.
+    """
+
+    def __init__(
+        self,
+        fabric: str,
+        nodes: t.Sequence[NodeStatus],
+        version: str,
+        cordoned: t.Sequence[str] | None,
+        verdict: str,
+        notes: t.Sequence[str] = (),
+    ) -> None:
+        self.fabric = fabric
+        self._nodes, self._version, self._cordoned = nodes, version, cordoned
+        self._verdict, self._notes = verdict, list(notes)
+        self._read = [node for node in nodes if node.ports is not None]
+        self._agents = {node.name: node.agent for node in nodes if node.agent and not node.agent.get("error")}
+        self._has_agents = any(node.agent or node.agent_planned for node in nodes)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of the sum."""
+        states = [state for node in self._read for state in (node.ports or {}).values()]
+        resources = [row for agent in self._agents.values() for row in agent["resources"]]
+        return {
+            "nodes": len(self._nodes),
+            "nodes_read": len(self._read),
+            "ports": sum(len(node.rails) for node in self._nodes),
+            "ports_up": sum(state in (UP, IN_POD) for state in states),
+            "ports_read": len(states),
+            "slots": sum(row["devices"] for row in resources),
+            "slots_held": sum(row["held"] for row in resources),
+            "agents": len(self._agents),
+            "cordoned_rails": len(self._rail_cordons()),
+            "cordoned_nodes": len(self._cordoned or ()),
+        }
+
+    @property
+    def versions(self) -> dict[str, list[str]]:
+        """Version of the agent -> nodes, the most frequent version first."""
+        found: dict[str, list[str]] = {}
+        for name, agent in self._agents.items():
+            found.setdefault(agent["version"], []).append(name)
+        return dict(sorted(found.items(), key=lambda each: (-len(each[1]), each[0])))
+
+    @property
+    def summary(self) -> str:
+        """The sum: ``32 nodes: 31 answer, hgx-5 does not; 248 of 256 ports up; ...``."""
+        numbers = self.counts
+        silent = [node.name for node in self._nodes if node.ports is None]
+        answer = "all answer" if len(self._nodes) > 1 else "it answers"
+        if silent:
+            answer = "%d answer, %s %s not" % (
+                len(self._read),
+                fold_names(silent, _NODE_RANGES),
+                "does" if len(silent) == 1 else "do",
+            )
+        parts = [
+            "%s: %s" % (count(numbers["nodes"], "node"), answer),
+            "{:,} of {} up".format(numbers["ports_up"], count(numbers["ports"], "port")),
+        ]
+        if self._has_agents:
+            parts.append("{:,} of {} held".format(numbers["slots_held"], count(numbers["slots"], "slot")))
+            versions = ["%s on %s" % (version, count(len(names), "node")) for version, names in self.versions.items()]
+            parts.append("agents: %s" % (", ".join(versions) or "none answers"))
+        if numbers["cordoned_rails"] or numbers["cordoned_nodes"]:
+            cordons = [("rail", numbers["cordoned_rails"]), ("node", numbers["cordoned_nodes"])]
+            parts.append("cordoned: %s" % ", ".join(count(number, noun) for noun, number in cordons if number))
+        return "; ".join([*parts, self._verdict])
+
+    def differences(self) -> list[str]:
+        """Return a line for each thing that is not normal, by rails and nodes, the most frequent first."""
+        silent: dict[str, list[str]] = {}
+        for node in self._nodes:
+            if node.ports is None:
+                words = "does not answer" if node.unreachable else "cannot be read"
+                text = node.error.replace(node.name, "NODE")
+                silent.setdefault("%s: %s" % (words, text), []).append(node.name)
+        lines = ["%s %s" % (_on(names), text) for text, names in _frequent(silent)]
+        lines += _by_rails(
+            {
+                (node.name, rail): state
+                for node in self._read
+                for rail, state in (node.ports or {}).items()
+                if state not in (UP, IN_POD)
+            }
+        )
+        lines += _by_rails({key: "degraded: %s" % text for key, text in self._degraded().items()})
+        lines += _by_rails({key: text or "cordoned" for key, text in self._rail_cordons().items()})
+        if self._cordoned:
+            lines.append("%s cordoned in the cluster" % _on(self._cordoned))
+        problems: dict[str, list[str]] = {}
+        for node in self._read:
+            for text in _agent_problems(node, self._version):
+                problems.setdefault(text, []).append(node.name)
+        return [*lines, *("%s %s" % (_on(names), text) for text, names in _frequent(problems)), *self._notes]
+
+    def _rail_cordons(self) -> dict[tuple[str, str], str]:
+        """Return node and rail of each cordon -> its reason."""
+        rows = [(name, row) for name, agent in self._agents.items() for row in agent["rails"]]
+        return {(name, row["rail"]): row["reason"] for name, row in rows if row["cordoned"]}
+
+    def _degraded(self) -> dict[tuple[str, str], str]:
+        rows = [(name, row) for name, agent in self._agents.items() for row in agent["rails"]]
+        return {(name, row["rail"]): row["degraded"] for name, row in rows if row["healthy"] and row["degraded"]}
+
+    def lines(self, width: int) -> list[str]:
+        """Return the screen. ``width``: characters of a line."""
+        found = self.differences()
+        rows = found[:MOST_LINES]
+        if len(found) > MOST_LINES:
+            rows.append("and %s in status.json" % count(len(found) - MOST_LINES, "more line"))
+        shown = [line for text in rows for line in wrapped("  " + text, width, "    ")]
+        head = wrapped("fabric %s: %s" % (self.fabric, self.summary), width, "  ")
+        return [*head, *([""] if shown else []), *shown[: 2 * MOST_LINES]]
+
+    def document(self) -> dict[str, t.Any]:
+        """Return the content of ``status.json``."""
+        return {
+            "fabric": self.fabric,
+            "summary": self.summary,
+            "counts": self.counts,
+            "differences": self.differences(),
+            "agents": self.versions,
+            "cordoned_nodes": None if self._cordoned is None else list(self._cordoned),
+            "nodes": {
+                node.name: {
+                    "answers": node.ports is not None,
+                    "error": node.error,
+                    "ports": None
+                    if node.ports is None
+                    else {rail: state or "up" for rail, state in node.ports.items()},
+                    "agent": node.agent,
+                }
+                for node in self._nodes
+            },
+        }
+
+
+def _agent_problems(node: NodeStatus, version: str) -> list[str]:
+    agent = node.agent
+    if agent is None:
+        return ["no rail agent, which the plan has"] if node.agent_planned else []
+    if agent.get("error"):
+        return [_short(agent["error"])]
+    found = [_short(text.replace(node.name, "NODE")) for text in agent["problems"]]
+    if agent["version"] != version:
+        found.append("agent %s, and this collection has %s" % (agent["version"], version))
+    return found
+
+
+def _by_rails(states: t.Mapping[tuple[str, str], str]) -> list[str]:
+    """Return a line for each state, with its rails and nodes. Nodes with the same rails are together.
+
+    :param states: node and rail -> state.
+    """
+    rails: dict[tuple[str, str], list[str]] = {}
+    for (node, rail), state in states.items():
+        rails.setdefault((state, node), []).append(rail)
+    nodes: dict[tuple[str, tuple[str, ...]], list[str]] = collections.defaultdict(list)
+    for (state, node), names in rails.items():
+        nodes[state, tuple(names)].append(node)
+    order = sorted(nodes.items(), key=lambda each: -len(each[1]) * len(each[0][1]))
+    return ["%s on %s %s" % (fold_names(names), _on(each), _short(state)) for (state, names), each in order]
+
+
+def _frequent(groups: t.Mapping[str, list[str]]) -> list[tuple[str, list[str]]]:
+    return sorted(((_short(text), names) for text, names in groups.items()), key=lambda each: -len(each[1]))
+
+
+def _on(names: t.Sequence[str]) -> str:
+    if len(names) == 1:
+        return "%s:" % names[0]
+    return "%s (%s):" % (count(len(names), "node"), fold_names(names, _NODE_RANGES))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of nodes on one screen, from what rail_info returns."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import fabric_status
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.fabric_status import (
+    FabricStatus,
+    NodeStatus,
+    node_status,
+    port_state,
+)
+
+Row = t.Dict[str, t.Any]
+RAILS = ["gpu%02d" % number for number in range(1, 9)]
+
+
+def nic(number: int = 1, **other: t.Any) -> Row:
+    row = {"pci": "0000:%02d:00.0" % number, "netdev": "rail%02d" % number, "up": True, "carrier": True}
+    return {**row, "link_layer": "ethernet", "holders": [], "rdma_holders": [], **other}
+
+
+def link(number: int = 1, **other: t.Any) -> Row:
+    return {"pci": "0000:%02d:00.0" % number, "netdev": "rail%02d" % number, "state": "ACTIVE", **other}
+
+
+def port(number: int = 1, **other: t.Any) -> Row:
+    return {"rail": "gpu%02d" % number, "pci": "0000:%02d:00.0" % number, "netdev": "rail%02d" % number, **other}
+
+
+@pytest.mark.parametrize(
+    "nics, rdma, state",
+    [
+        ([nic()], [link()], ""),
+        ([nic()], [], ""),
+        ([nic(carrier=False)], [link(state="DOWN")], "no carrier"),
+        ([nic(up=False, carrier=None)], [], "set down"),
+        ([nic()], [link(state="DOWN")], "RDMA state DOWN"),
+        ([nic()], [link(netdev="other", state="DOWN")], ""),
+        ([nic()], [link(state="DOWN", parent="mlx5_0")], ""),
+        ([nic(2)], [], "its NIC is missing"),
+        ([nic(netdev=None)], [], "without a netdev"),
+        ([nic(netdev=None, holders=["pod default/a"])], [], "in a pod"),
+        ([nic(netdev="renamed")], [link(netdev="renamed")], ""),
+        ([nic(link_layer="infiniband", netdev="ib0", up=False)], [link(netdev=None)], ""),
+        ([nic(link_layer="infiniband")], [link(state="INIT")], "RDMA state INIT"),
+        ([nic(link_layer="infiniband", netdev=None)], [], "without an RDMA device"),
+        ([nic(link_layer="infiniband", netdev=None, rdma_holders=["pod default/a"])], [], "in a pod"),
+    ],
+)
+def test_the_state_of_a_port(nics: list[Row], rdma: list[Row], state: str) -> None:
+    assert port_state(port(), {"nics": nics, "rdma": rdma}) == state
+
+
+def test_a_bond_with_a_member_that_is_down_is_named() -> None:
+    members = [{"pci": "0000:0%d:00.0" % n, "netdev": "rail0%d" % n, "match": None} for n in (1, 2)]
+    bond = port(netdev="bond0", lower={"functions": members})
+    seen = {"nics": [nic(), nic(2, carrier=False)], "rdma": []}
+    assert port_state(bond, seen) == "1 of 2 links: no carrier"
+    assert port_state(bond, {"nics": [nic(), nic(2)], "rdma": [link(netdev="bond0", state="DOWN")]}) == (
+        "1 of 2 links: RDMA state DOWN"
+    )
+    assert port_state(bond, {"nics": [nic(carrier=False), nic(2, carrier=False)], "rdma": []}) == "no carrier"
+
+
+def test_the_agent_reports_what_the_link_does_not_show() -> None:
+    rows = [
+        {"rail": "gpu01", "healthy": False, "cordoned": False, "reason": "the MTU is 1500", "degraded": ""},
+        {"rail": "gpu02", "healthy": False, "cordoned": True, "reason": "cordoned: new cable", "degraded": ""},
+    ]
+    agent = {"error": None, "version": "0.2.0", "rails": rows, "resources": [], "problems": ["the kubelet is gone"]}
+    planned = {"name": "a", "ports": [port(match=None), port(2, match=None)], "agent": {"rails": []}}
+    seen = {"nics": [nic(), nic(2)], "rdma": [], "agent": agent}
+    node = node_status("a", planned, seen)
+    assert node.ports == {"gpu01": "the MTU is 1500", "gpu02": ""}
+    status = FabricStatus("east", [node], "0.2.0", ["a"], "no verdict")
+    assert status.differences() == [
+        "gpu01 on a: the MTU is 1500",
+        "gpu02 on a: cordoned: new cable",
+        "a: cordoned in the cluster",
+        "a: the kubelet is gone",
+    ]
+    assert "cordoned: 1 rail, 1 node" in status.summary
+    stopped = node_status("a", planned, {**seen, "agent": {"error": "the rail agent does not answer"}})
+    assert "agents: none answers" in FabricStatus("east", [stopped], "0.2.0", None, "").summary
+    missing = FabricStatus("east", [node_status("a", planned, {**seen, "agent": None})], "0.2.0", None, "")
+    assert missing.differences() == ["a: no rail agent, which the plan has"]
+
+
+def test_a_node_that_cannot_be_read_has_a_reason() -> None:
+    dark = node_status("a", {"ports": [port()]}, {"unreachable": True, "msg": "Task failed: no route\n to a"})
+    broken = node_status("b", {"ports": [port()]}, {"failed": True, "msg": "no Python"})
+    status = FabricStatus("east", [dark, broken], "0.2.0", None, "no verdict")
+    assert status.differences() == ["a: does not answer: no route to NODE", "b: cannot be read: no Python"]
+    assert status.summary == "2 nodes: 0 answer, a, b do not; 0 of 2 ports up; no verdict"
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("state", ["healthy", "broken", "everything differs"])
+def test_512_nodes_are_one_screen(state: str, width: int) -> None:
+    nodes = []
+    for number in range(512):
+        ports = dict.fromkeys(RAILS, "")
+        if state == "broken" and number % 16 == 3:
+            ports.update(gpu03="no carrier", gpu04="no carrier")
+        if state == "everything differs":
+            ports = {rail: "reason %d of %s" % (number, rail) for rail in RAILS}
+        nodes.append(NodeStatus("hgx-%03d" % number, RAILS, ports))
+    status = FabricStatus("east", nodes, "0.2.0", None, "last verify 2 h ago: 4,096 of 4,096 ports proven")
+    lines = status.lines(width)
+    assert len(lines) <= 2 * fabric_status.MOST_LINES + 10 and max(map(len, lines)) <= width
+    if state == "healthy":
+        assert " ".join(line.strip() for line in lines) == "fabric east: %s" % status.summary and len(lines) <= 3
+        assert "512 nodes: all answer; 4,096 of 4,096 ports up; last verify 2 h ago" in status.summary
+    if state == "broken":
+        assert len(status.differences()) == 1 and "gpu0[3-4] on 32 nodes (hgx-[" in " ".join(lines)
+    if state == "everything differs":
+        assert "and 4,066 more lines in status.json" in lines[-1]
+    assert len(status.document()["nodes"]) == 512
