@@ -9,9 +9,13 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import discover_run as discovery
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.supernet_schemes import PLACE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Finding
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS, HOST
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, network_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadTemplate, Template
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
@@ -30,6 +34,7 @@ class ActionModule(ControllerAction):
         "provider": {"type": "str", "choices": [name for name, facts in PROVIDERS.items() if facts.kubernetes]},
         "profile": {"type": "str", "default": "server"},
         "rail_name": {"type": "str"},
+        "supernet": {"type": "str"},
         "mtu": {"type": "int"},
         "lldp": {"type": "dict", "default": {}},
         **{name: {"type": "str"} for name in _SHORT_FORMS},
@@ -48,7 +53,7 @@ class ActionModule(ControllerAction):
             "findings": [finding.as_dict() for finding in outcome.findings],
             "counts": discovery.counts(outcome.findings),
             "table": discovery.as_table(outcome.findings, _output.width()),
-            "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
+            "lint": _lines(outcome.lint, options["dest"] or "fabric.yml"),
             "summary": discovery.summary(outcome),
         }
         if not outcome.text:
@@ -81,7 +86,29 @@ def _options(options: t.Mapping[str, t.Any]) -> Options:
         mtu=options["mtu"],
         given={name: options[name] for name in _SHORT_FORMS if options[name]},
         lldp=lldp,
+        supernet=_supernet(options["supernet"]),
     )
+
+
+def _lines(findings: t.Sequence[Finding], file: str) -> list[str]:
+    """Return one line for each rule and remedy, with the number of the other places where it applies."""
+    grouped: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault((finding.code, finding.remedy), []).append(finding)
+    return [
+        same[0].text(file) + (" The same applies to %s." % count(len(same) - 1, "other place") if same[1:] else "")
+        for same in grouped.values()
+    ]
+
+
+def _supernet(text: str | None) -> Network | None:
+    if not text:
+        return None
+    net = network_of(text, exact=True)
+    if net is None:
+        remedy = "write a network with its prefix length, such as 172.16.0.0/16"
+        raise RailyardError("%s is not a network" % text, PLACE, remedy)
+    return net
 
 
 def _address(value: t.Any) -> str | None:

@@ -61,6 +61,11 @@ options:
   mtu:
     description: The MTU that the switches of the rails support, in bytes. If omitted, the MTU of most ports.
     type: int
+  supernet:
+    description:
+      - A network from which each rail without addresses gets its own, such as V(172.16.0.0/16). The last addresses of
+        a rail's network are those of nodes, the others those of pods. Nothing else may use the network.
+    type: str
   pods:
     description:
       - The addresses of each rail's subnet that are for pods, such as V(.1-.200). If omitted, all other addresses.
@@ -137,7 +142,7 @@ table:
   returned: success
   type: str
 lint:
-  description: Lint findings of the fabric file, one line each.
+  description: Lint findings of the fabric file, one line for each rule and remedy.
   returned: success
   type: list
   elements: str

@@ -146,3 +146,19 @@ def test_the_group_of_modules_has_all_that_run_on_nodes() -> None:
     assert groups["kubernetes"] == sorted(each for each in there if each.startswith("kube_"))
     page = (ROOT / "docs/hosts.md").read_text() + (ROOT / "docs/kubernetes.md").read_text()
     assert all("group/railyard.fabric.%s" % name in page for name in groups)
+
+
+def test_the_file_of_two_nodes_and_one_rail_has_five_lines_and_no_findings() -> None:
+    page = (ROOT / "docs/guides/start.md").read_text(encoding="utf-8")
+    section = page.split("## Two nodes and one rail\n", 1)[1].split("\n## ", 1)[0]
+    text = section.split("```yaml\n", 1)[1].split("```", 1)[0]
+    outcome = lint(text.encode())
+    assert len(text.splitlines()) == 5 and outcome.plan and outcome.findings == []
+
+
+@pytest.mark.parametrize("page", ["guides/agent.md", "guides/slurm.md", "guides/infiniband-sriov.md", "discover.md"])
+def test_at_most_five_commands_lead_to_the_preview_of_the_hosts(page: str) -> None:
+    commands = re.findall(r"^\$ (.+)", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.M)
+    preview = next(at for at, command in enumerate(commands) if "hosts.yml --check" in command)
+    assert preview + 1 <= 5, commands[: preview + 1]
+    assert any("validate.yml" in command for command in commands[:preview])

@@ -89,3 +89,14 @@ def test_the_playbook_reports_what_is_missing(tmp_path: Path) -> None:
         assert lint((tmp_path / "fabric.yml").read_bytes())
     else:
         assert "no node has a port that can be a rail port" in done.text, done.text
+
+
+def test_bare_servers_get_addresses_from_a_supernet(tmp_path: Path, nodes: dict[str, t.Any]) -> None:
+    bare = {name: dict(result, ip={"addresses": [], "routes": [], "rules": []}) for name, result in nodes.items()}
+    without = discover(nodes=bare, name="lab")
+    assert without.text.count("rail-without-addresses (DS301): no port of") == 1, without.text
+    out = tmp_path / "fabric.yml"
+    done = discover(nodes=bare, name="lab", dest=str(out), supernet="172.16.0.0/16")
+    assert done.returncode == 0 and lint(out.read_bytes()).findings == [], done.text
+    wrong = discover(nodes=bare, supernet="172.16.0.1/16")
+    assert wrong.returncode and "172.16.0.1/16 is not a network" in wrong.text

@@ -9,6 +9,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import planner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     BY_NODE,
@@ -26,9 +27,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.a
     find_common,
     smallest_subnet,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import (
+    Findings,
+    named,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.inferred_schemes import Ways, scheme_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_ports import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.supernet_schemes import supernet_schemes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     FAMILY,
     IPV4,
@@ -36,6 +41,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     Network,
     show,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import natural
 
 # Rail -> node -> its port.
 Ports = t.Mapping[str, t.Mapping[str, Nic]]
@@ -66,6 +72,7 @@ def addressing(
     infiniband: t.Container[str],
     for_pods: t.Container[str],
     from_first: bool = False,
+    supernet: Network | None = None,
 ) -> InferredAddresses:
     """Return the schemes and indexes of all rails.
 
@@ -74,6 +81,8 @@ def addressing(
     :param infiniband: the rails that need no addresses.
     :param for_pods: the rails that pods are attached to.
     :param from_first: whether pods' addresses can only begin with a subnet's first, as those of nv-ipam.
+    :param supernet: the network of rails without addresses.
+    :raises RailyardError: if the supernet is too small.
     """
     result = InferredAddresses()
     tracks = [track for rail in ports for track in _tracks(rail, ports[rail], findings)]
@@ -94,16 +103,48 @@ def addressing(
         result.schemes.setdefault(track.rail, {})[track.bits] = scheme
         result.modes[track.rail] = track.mode
         _check(track, scheme, result, findings)
-    for rail in ports:
-        if rail not in result.schemes:
-            result.modes[rail] = NONE if rail in infiniband else SUBNET
-            if rail not in infiniband:
-                message = "no port of the rail has an address"
-                findings.add("DS301", ("rails", rail), message, "add subnet, hosts and pods to the rail")
+    missing = [rail for rail in ports if rail not in result.schemes]
+    for rail in missing:
+        result.modes[rail] = NONE if rail in infiniband else SUBNET
+    missing = [rail for rail in missing if rail not in infiniband]
+    if missing and supernet:
+        _from_supernet(supernet, missing, numbers, result, ways, tracks)
+    elif missing:
+        one = len(missing) == 1
+        message = "no port of %s has an address" % ("the rail" if one else named(missing, most=8))
+        remedy = "set -e discover_supernet=NETWORK, such as 172.16.0.0/16, or add subnet, hosts and pods to the rail"
+        findings.add("DS301", ("rails", missing[0]) if one else ("rails",), message, remedy + ("" if one else "s"))
     _foreign(tracks, findings)
     _overlapping(result, findings)
     _leased(ports, findings)
     return result
+
+
+def _from_supernet(
+    supernet: Network,
+    rails: t.Sequence[str],
+    numbers: t.Mapping[str, int | None],
+    result: InferredAddresses,
+    ways: Ways,
+    tracks: t.Sequence[Track],
+) -> None:
+    """Give rails without addresses networks of the supernet. Indexes from names stay if the networks have room."""
+    taken = [scheme.network for schemes in result.schemes.values() for scheme in schemes.values()]
+    taken = [net for net in taken if net.bits == supernet.bits]
+
+    def schemes() -> dict[str, Scheme]:
+        highest = max(result.indexes.values(), default=1)
+        return supernet_schemes(supernet, rails, ways.for_pods, highest, ways.given, taken)
+
+    try:
+        made = schemes()
+    except RailyardError:
+        if tracks:  # addresses determine the indexes
+            raise
+        result.indexes = {node: at for at, node in enumerate(sorted(numbers, key=natural), 1)}
+        made = schemes()
+    for rail, scheme in made.items():
+        result.schemes[rail] = {supernet.bits: scheme}
 
 
 def _leased(ports: Ports, findings: Findings) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import typing as t
 from collections import Counter
 from dataclasses import replace
@@ -26,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_planes import report_planes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_ports import port_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_vfs import report_vf_identities
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import (
     ObservedNode,
     most_common,
@@ -40,7 +40,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.s
     by_base,
     models,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.supernet_schemes import (
+    PODS_PER_NODE,
+    check_free,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
     DEFAULT_MTU,
@@ -67,11 +70,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
     SPIDERPOOL,
     facts_of,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import trailing_number
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
 
-# Slots that a port gets where the addresses are enough.
-_PODS = 8
+# Bytes; the MTU of new ports.
+_KERNEL_MTU = 1500
 
 
 class Options(t.NamedTuple):
@@ -80,6 +84,7 @@ class Options(t.NamedTuple):
     :param rails: a template of rail names.
     :param given: ``pods``, ``gateway`` and the same with a 6, as short forms.
     :param lldp: node -> netdev -> neighbour.
+    :param supernet: the network from which rails without addresses get theirs.
     """
 
     name: str | None = None
@@ -90,6 +95,7 @@ class Options(t.NamedTuple):
     mtu: int | None = None
     given: t.Mapping[str, str] = {}
     lldp: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+    supernet: Network | None = None
 
 
 class Builder:
@@ -123,7 +129,7 @@ class Builder:
             report_planes(model, self._compute, self._findings)
         self._nodes(addresses)
         self._vfs()
-        self._check_vfs()
+        report_vf_identities(fabric, self.models, self._infiniband, self._findings)
         return fabric
 
     @functools.cached_property
@@ -141,11 +147,25 @@ class Builder:
     def _addresses(self) -> InferredAddresses:
         numbers = {node.name: trailing_number(node.name) for model in self.models for node in model.nodes}
         options = self._options
-        infiniband = {rail.name for rail in self.rails if self._layer_on(rail.name) == INFINIBAND}
         facts = facts_of(options.provider)
         rails = self.rails if facts.kubernetes else ()
         for_pods = {rail.name for rail in rails if rail.role == COMPUTE or self._vfs_on(rail.name)}
-        return addressing(self._ports, numbers, self._findings, options.given, infiniband, for_pods, facts.cuts_blocks)
+        if options.supernet:
+            check_free(options.supernet, self.models)
+        return addressing(
+            self._ports,
+            numbers,
+            self._findings,
+            options.given,
+            () if options.supernet and options.attachment == "ipoib" else self._infiniband,
+            for_pods,
+            facts.cuts_blocks,
+            options.supernet,
+        )
+
+    @functools.cached_property
+    def _infiniband(self) -> set[str]:
+        return {rail.name for rail in self.rails if self._layer_on(rail.name) == INFINIBAND}
 
     def _layer_on(self, rail: str) -> str:
         """Return the link layer of most ports of a rail."""
@@ -158,6 +178,9 @@ class Builder:
     def _mtus(self) -> None:
         mtus = (nic.mtu for ports in self._ports.values() for nic in ports.values())
         self.fabric.mtu = self._options.mtu or most_common(mtus) or DEFAULT_MTU[self._layer]
+        if self._options.supernet and not self._options.mtu and self.fabric.mtu == _KERNEL_MTU:
+            remedy = "if every switch of the rails supports 9000, set -e discover_mtu=9000, which is faster"
+            self._findings.add("DS409", ("fabric", "mtu"), "the ports have the kernel's default MTU", remedy)
 
     def _rails(self, addresses: InferredAddresses) -> None:
         ports = self._ports
@@ -276,6 +299,8 @@ class Builder:
                 share = scheme.pods.size // max(addresses.indexes.values()) if scheme.pods else 1
                 block = min(1 << max(share.bit_length() - 1, 0), 16)
                 addresses.schemes[rail][bits] = replace(scheme, mode=BLOCK, block=block)
+            if self._options.supernet and not any(nic.addresses for nic in self._ports[rail].values()):
+                continue  # the size follows from the supernet
             message = "with %s each node has a block of pod addresses, and its size is a guess" % provider
             self._findings.add(
                 "DS310", ("rails",), message, "set block, and pods to the range that is divided into blocks"
@@ -287,7 +312,7 @@ class Builder:
         divides = facts.cuts_blocks and SUBNET in addresses.modes.values()
         if not (facts.slots or divides) or not (attachment and attachment.master):
             return
-        most = _PODS
+        most = PODS_PER_NODE
         for scheme in (scheme for schemes in addresses.schemes.values() for scheme in schemes.values()):
             share = planner(scheme).capacity(Demand()).share
             if share is None and scheme.pods:
@@ -473,27 +498,3 @@ class Builder:
                 path = ("groups", name)
                 self.fabric.groups.setdefault(name, Group(name, path, vfs={"count": Setting(own, path + ("vfs",))}))
                 node.groups = node.groups + (name,)
-
-    def _check_vfs(self) -> None:
-        """Report VFs whose addresses are not those that the plan derives from the seed of the fabric."""
-        seed = self.fabric.mac_seed or self.fabric.name or ""
-        infiniband = {rail.name: self._layer_on(rail.name) == INFINIBAND for rail in self.rails}
-        for model, guids in itertools.product(self.models, (False, True)):
-            make, key = (vf_identity.guid, "port_guid") if guids else (vf_identity.mac, "mac")
-            rails = {rail: port for rail, port in model.rails.items() if guids == infiniband[rail]}
-            odd = [
-                node.name
-                for node in model.nodes
-                if any(
-                    vf.get(key) and vf[key] != make(seed, node.name, rail, at)
-                    for rail, port in rails.items()
-                    for at, vf in enumerate(node.nics[port].vfs)
-                )
-            ]
-            if odd:
-                message = "VFs have other %s than those derived from the seed %s" % (
-                    "GUIDs" if guids else "MAC addresses",
-                    seed,
-                )
-                remedy = "set the name or mac_seed that they were derived from, or let hosts.yml change them"
-                self._findings.add("DS404", ("fabric",), message, remedy, odd)

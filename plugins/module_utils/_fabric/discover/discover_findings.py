@@ -71,6 +71,7 @@ CODES: dict[str, tuple[str, str, str]] = {
     "DS406": ("soft-rdma-name", WARNING, "Soft RDMA device with another name than planned"),
     "DS407": ("rdma-mode-mismatch", WARNING, "RDMA mode that does not match the attachment"),
     "DS408": ("interface-mismatch", WARNING, "Different bonds on one rail"),
+    "DS409": ("default-mtu", WARNING, "Default MTU of the kernel"),
     "DS501": ("default-fabric-name", WARNING, "Default fabric name"),
     "DS502": ("inferred-attachment", WARNING, "Inferred attachment"),
     "DS503": ("default-provider", WARNING, "Default provider"),

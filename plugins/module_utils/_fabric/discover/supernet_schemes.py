@@ -1,0 +1,123 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Networks of a given supernet for rails whose ports have no addresses."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import SUBNET, Scheme
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import Model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    SUFFIX,
+    Network,
+    Range,
+    nth_subnet,
+    parse_address,
+    parse_range,
+    show,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
+    Ranges,
+    longest,
+    single,
+    without,
+)
+
+# Pod addresses of each node on each rail.
+PODS_PER_NODE = 8
+# Family -> the longest prefix of a rail's network. Shorter ones are used for more nodes.
+_LONGEST = {32: 24, 128: 64}
+# Pod addresses of one rail: a pool of a whole /64 is too large to be useful.
+_MOST_PODS = 4096
+PLACE = "discover_supernet"
+
+
+def supernet_schemes(
+    supernet: Network,
+    rails: t.Sequence[str],
+    for_pods: t.Container[str],
+    nodes: int,
+    given: t.Mapping[str, str],
+    taken: t.Sequence[Network],
+) -> dict[str, Scheme]:
+    """Return a scheme of mode subnet for each rail. The last addresses are those of nodes, the others those of pods.
+
+    :param nodes: the highest index of a node.
+    :param given: ``pods`` and ``gateway`` as short forms.
+    :param taken: networks that must not be used.
+    :raises RailyardError: if the supernet is too small.
+    """
+    bits, suffix = supernet.bits, SUFFIX[supernet.bits]
+    # gateway, network and broadcast address
+    wanted = nodes * (1 + PODS_PER_NODE) + 3
+    prefix = max(min(_LONGEST[bits], bits - (wanted - 1).bit_length()), supernet.prefix)
+    nets: list[Network] = []
+    while prefix <= bits - 2:
+        nets = _networks(supernet, prefix, len(rails), taken)
+        if len(nets) == len(rails):
+            break
+        prefix += 1
+    schemes: dict[str, Scheme] = {}
+    for rail, net in zip(rails, nets):
+        gateway = parse_address(given["gateway" + suffix], net) if given.get("gateway" + suffix) else None
+        stated = parse_range(given["pods" + suffix], net) if given.get("pods" + suffix) else None
+        scheme = _divided(net, nodes, gateway, Range(stated[0], stated[1], bits) if stated else None, rail in for_pods)
+        if scheme:
+            schemes[rail] = scheme
+    if len(schemes) < len(rails):
+        needed = bits - (len(rails) - 1).bit_length() - (wanted - 1).bit_length()
+        message = "%s is too small for %d rails with node indexes up to %d" % (supernet, len(rails), nodes)
+        if taken:
+            message += " beside the networks that ports have"
+        remedy = "set a network of at least /%d, such as %s" % (needed, "fd00::/48" if suffix else "172.16.0.0/12")
+        raise RailyardError(message, PLACE, remedy)
+    return schemes
+
+
+def _networks(supernet: Network, prefix: int, count: int, taken: t.Sequence[Network]) -> list[Network]:
+    """Return the first networks of this length that overlap no taken one; fewer if there are not enough."""
+    nets: list[Network] = []
+    number = 1
+    while len(nets) < count:
+        net = nth_subnet(supernet, prefix, number)
+        if net is None:
+            break
+        if not any(net.addresses.overlap(other) for other in taken):
+            nets.append(net)
+        number += 1
+    return nets
+
+
+def _divided(net: Network, nodes: int, gateway: int | None, stated: Range | None, pods: bool) -> Scheme | None:
+    """Return the division of a network between pods and nodes, with room for more nodes; None if it is too small."""
+    used = [] if gateway is None or not net.holds(gateway) else [single(gateway, net.bits)]
+    free = longest(without([net.usable], [*used, *([stated] if stated else [])]))
+    if free is None:
+        return None
+    wanted = max(nodes, min(free.size, (1 << 32 - 16)) // (1 + PODS_PER_NODE) if pods else min(free.size, 254))
+    if free.size < nodes + (1 if pods and not stated else 0):
+        return None
+    hosts = Range(max(free.first, free.last - wanted + 1), free.last, net.bits)
+    chosen = stated
+    if pods and not stated:
+        hosts = Range(max(hosts.first, free.first + 1), free.last, net.bits)
+        chosen = Range(free.first, min(hosts.first - 1, free.first + _MOST_PODS - 1), net.bits)
+    return Scheme(
+        SUBNET, net, gateway=gateway, pods=Ranges.of(chosen) if pods and chosen else None, hosts=Ranges.of(hosts)
+    )
+
+
+def check_free(supernet: Network, models: t.Iterable[Model]) -> None:
+    """Raise RailyardError if a port other than those of rails has an address of the supernet."""
+    for model in models:
+        own = set(model.rails.values())
+        for node in model.nodes:
+            for key, nic in node.nics.items():
+                held = nic.addresses.get(supernet.bits) if key not in own else None
+                if held and supernet.holds(held.address):
+                    address = show(held.address, supernet.bits)
+                    message = "%s contains %s, which %s has on %s" % (supernet, address, node.name, nic.netdev or key)
+                    raise RailyardError(message, PLACE, "set a network that nothing else uses")
