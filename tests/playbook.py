@@ -43,7 +43,7 @@ def environment(**more: str) -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
     env.update(ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
     # what tests read is the same on every terminal; test_terminal.py reads that of the checkout's ansible.cfg
-    env.update(ANSIBLE_STDOUT_CALLBACK="default")
+    env.update(ANSIBLE_STDOUT_CALLBACK="default", COLUMNS="120")
     # compiles each source once
     env.update(PYTHONPATH=str(ROOT / "tools/startup"))
     env["PATH"] = "%s:%s" % (PROGRAMS, env["PATH"])

@@ -145,10 +145,12 @@ def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
         rc, verdict, shown = site.verdict()
         failures = {(each["code"], each["node"], each["rail"]) for each in verdict["failures"]}
         assert rc == 2 and failures == {("RV924", "ai-2", "gpu01"), ("RV950", "ai-1", None), ("RV950", "ai-2", None)}
-        message = (
-            "(RV924) ai-2 gpu01: net1 of pod default/ai-rails-2: rule from 172.16.11.17: expected table 101 at 10001"
+        step = (
+            "1. ai-2 gpu01: a rule or route of the pod is missing (RV924): expected table 101 at 10001, found no rule. "
         )
-        assert message in shown
+        assert step in shown
+        (what,) = (each["what"] for each in verdict["failures"] if each["code"] == "RV924")
+        assert what == "net1 of pod default/ai-rails-2: rule from 172.16.11.17"
 
         # what lies between has a smaller MTU: both pods are as planned, and full packets do not pass
         inside(pids[1], "ip", "rule", "add", "priority", "10001", "from", "172.16.11.17", "lookup", "101")
