@@ -317,7 +317,8 @@ class CallbackModule(Default):
             took = time.monotonic() - known.began
             for hosts in known.failures.values():
                 if len(hosts) > 1:
-                    self._line("  the same on %s" % fold_names(hosts[1:]), C.COLOR_ERROR)
+                    where = wrapped("the same on %s" % fold_names(hosts[1:], 4), _output.width() - 4, "  ")
+                    self._line("  " + "\n    ".join(where), C.COLOR_ERROR)
             layers: dict[str, dict[str, _terminal.Result]] = {}
             for host, parts in known.done.items():
                 for name, part in parts.items():
