@@ -31,7 +31,7 @@ def planes(node: t.Callable[[str], Node], tmp_path_factory: pytest.TempPathFacto
 
 def summary(verdict: verify_engine.Verdict) -> list[str]:
     """Return the lines of a verdict, as verify prints them."""
-    return verify_output.lines(verdict, verify_engine.document(verdict, ABOUT))
+    return verify_output.lines(verdict, verify_engine.document(verdict, ABOUT), 200)
 
 
 def repair(planes: Layout) -> None:
