@@ -25,7 +25,7 @@ ANSWER_SECONDS = 5.0
 # Between two parts of the content.
 STALL_SECONDS = 30.0
 PROGRESS_SECONDS = 10.0
-# Without this limit, an endless answer would fill the disk before its checksum is known.
+# Without this limit, an endless answer would fill the disk before its checksum can be compared.
 MAX_BYTES = 2 << 30
 CHUNK = 1 << 20
 MEGABYTE = 1000 * 1000

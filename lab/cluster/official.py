@@ -26,7 +26,7 @@ from lab.image import recipe_hash
 from lab.progress import run, say
 from lab.state import locked
 
-# The SHA-512 is the one of this archive under "Server Binaries" in upstream's CHANGELOG/CHANGELOG-1.36.md. 1.36 is the
+# Upstream's CHANGELOG/CHANGELOG-1.36.md has the SHA-512 of this archive under "Server Binaries". 1.36 is the
 # last release with support for the containerd 1.7 of the guests.
 VERSION = "1.36.1"
 ARCHIVE = "kubernetes-server-linux-amd64.tar.gz"
@@ -49,7 +49,7 @@ class Unavailable(Exception):
 
 
 def server() -> str | None:
-    """Return the URL of the server; None if nothing is to be downloaded. Raises LabError for another value."""
+    """Return the URL of the server; None disables the download. Raises LabError for another value."""
     value = os.environ.get(VARIABLE) or SERVER
     if value == BUILD:
         return None

@@ -195,7 +195,7 @@ class ActionModule(ActionBase):
         result: Row = {}
         if self._begun["states"]:
             states = row["states"] = self._states(node)
-            # what the modules would change is in the verdict: nothing is changed here
+            # the verdict reports what the modules would change; this task changes nothing
             result.update({key: states[key] for key in ("failed", "msg") if key in states})
         self._read_pods(node, row)
         # the addresses and ports at which partners connect to the node

@@ -21,7 +21,7 @@ description:
   - C(railyard_part) is V(K/N) for the K-th of N blocks of the nodes that the limit selects. Ends the run for other
     values, and for playbooks of this collection that have no parts.
   - Ends the run for extra variables (C(-e)) whose names begin like those of this collection, or are similar to one of
-    them, but do not exist, and for values that are not of their type. C(railyard_unchecked_variables) lists names
+    them, but do not exist, and for values of another type. C(railyard_unchecked_variables) lists names
     that are not checked.
   - Does nothing with C(--syntax-check), C(--list-hosts), C(--list-tasks) and C(--list-tags).
 options:

@@ -63,8 +63,8 @@ options:
     type: int
   supernet:
     description:
-      - A network from which each rail without addresses gets its own, such as V(172.16.0.0/16). The last addresses of
-        a rail's network are those of nodes, the others those of pods. Nothing else may use the network.
+      - A network from which each rail without addresses gets its own, such as V(172.16.0.0/16). Nodes get the last
+        addresses of a rail's network, pods the others. Nothing else may use the network.
     type: str
   pods:
     description:

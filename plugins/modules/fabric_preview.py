@@ -26,7 +26,7 @@ attributes:
     description: Shows and writes the same with and without check mode.
     support: full
   diff_mode:
-    description: The differences of files are in the file. They are also shown if they fit the 40 lines.
+    description: The file has the differences of files. They are also shown if they fit the 40 lines.
     support: full
 options:
   nodes:

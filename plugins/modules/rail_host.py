@@ -18,7 +18,7 @@ description:
   - The roles of the layers run this module with O(layers). In playbooks, each layer has a tag of its role's name.
     C(--tags) and C(--skip-tags) choose layers, also within one task.
   - It stops at the first layer that fails, with the error of that layer. Check mode runs all layers, and fails with the
-    errors of all of them. What a layer cannot predict before an earlier one has changed the node is in RV(not_judged).
+    errors of all of them. RV(not_judged) lists what a layer cannot predict before an earlier one has changed the node.
   - It does not run layers on the control node, or while packages are missing. RV(needs) names what other tasks must do.
 author:
   - Railyard contributors (@railyard)
@@ -51,7 +51,7 @@ options:
     description:
       - Whether M(railyard.fabric.fabric_preview) shows the changes and errors of all nodes together, in check mode.
       - Errors of layers then do not fail the task. RV(changes), RV(modules) and C(diff) are kept in files for
-        M(railyard.fabric.fabric_preview), and are in the result only with C(-v).
+        M(railyard.fabric.fabric_preview). Only with C(-v), the result has them too.
       - Has no effect without check mode.
     type: bool
     default: false

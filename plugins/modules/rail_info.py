@@ -452,7 +452,7 @@ nvlink:
 agent:
   description:
     - The state of the rail agent. Null if it is not installed.
-    - C(error) is the reason why it does not answer, or null. The other values are of an agent that answers.
+    - C(error) is the reason why it does not answer, or null. An agent that answers gives the other values.
     - C(rails) has a row per rail, with its C(reason) if it is not C(healthy). C(degraded) is empty for a whole rail.
     - C(resources) has the number of C(devices) of each resource, and how many of them pods hold (C(held)).
   returned: when O(subset) has V(agent)

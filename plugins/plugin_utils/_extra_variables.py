@@ -91,7 +91,7 @@ def errors(
     :param root: the directory of the collection.
     :param unchecked: the value of :data:`UNCHECKED`, if it is not one of ``given``: a list of names, or names
         separated by commas.
-    :param others: the paths of playbooks of the run that are not of this collection. Names in their texts are theirs.
+    :param others: the paths of playbooks of the run outside of this collection. Names in their texts belong to them.
     """
     names = [str(name) for name in given if not str(name).startswith("ansible_")]
     if not names:

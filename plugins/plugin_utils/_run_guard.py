@@ -58,7 +58,7 @@ class Run(t.NamedTuple):
         return [name for name in names if name] if all(names) else []
 
     def others(self, root: Path) -> list[str]:
-        """Return the playbooks that are not of this collection."""
+        """Return the playbooks outside of this collection."""
         return [each for each in self.playbooks if not _own(each, root)]
 
     @property

@@ -135,7 +135,7 @@ _VALUES = (
     r"such as ([A-Za-z0-9_.:/-]*[A-Za-z0-9])(?=$|[,;] | or )",
     r"(?:write|set it to|lower it to|use|raise it to) (?:a (?=/))?([A-Za-z0-9_.:/-]*[A-Za-z0-9])(?=$|[,;] | or | if )",
 )
-# Findings about a key: the value is its new name. RY532: about a key that another one replaces.
+# Findings about a key, whose value is its new name: RY532 reports a key that another one replaces.
 _KEYS = ("RY110", "RY428", "RY530", "RY962")
 _OTHER = ("RY532",)
 

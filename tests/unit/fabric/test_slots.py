@@ -303,7 +303,7 @@ def test_the_first_panel_counts_the_planned_rails() -> None:
     planned = sum(len(node["agent"]["rails"]) for node in plan["nodes"])
     first = board_of(worked())["panels"][0]
     assert planned and first["type"] == "stat" and first["options"]["textMode"] == "name"
-    # agents that do not answer have no metrics, so the total is that of the plan
+    # agents that do not answer have no metrics, so the plan gives the total
     assert first["targets"][0]["legendFormat"] == "{{up}} of %d rails up" % planned
     assert "/ %d)" % planned in first["targets"][0]["expr"] and "$node" not in first["targets"][0]["expr"]
     assert [step["value"] for step in first["fieldConfig"]["defaults"]["thresholds"]["steps"]] == [None, 1]

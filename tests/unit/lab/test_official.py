@@ -30,7 +30,7 @@ Fault = t.Callable[["Handler", bytes], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves files by path, with ranges; ``faults`` are for the first requests."""
+    """Serves files by path, with ranges; the first requests get ``faults``."""
 
     protocol_version = "HTTP/1.1"
     server: Server

@@ -85,7 +85,7 @@ def test_a_preview_has_the_errors_and_the_changes_and_is_not_failed(node: System
 MTU = {"subject": "rail1", "attribute": "mtu", "before": 1500, "after": 4200}
 SOME: Row = {"changed": True, "changes": [dict(MTU, attribute="pfc")]}
 NONE: Row = {"changed": False, "changes": []}
-AT_PORT = {"place": "ports[0]", "message": "there is no netdev rail1", "remedy": "r", "port": "rail01"}
+AT_PORT = {"place": "ports[0]", "message": "the netdev rail1 is missing", "remedy": "r", "port": "rail01"}
 AT_NODE = {"place": "containerd", "message": "containerd is not installed", "remedy": "install it"}
 REFUSED = dict(NONE, failed=True, errors=[AT_NODE], msg="refused")
 

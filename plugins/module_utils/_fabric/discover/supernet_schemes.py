@@ -43,7 +43,7 @@ def supernet_schemes(
     given: t.Mapping[str, str],
     taken: t.Sequence[Network],
 ) -> dict[str, Scheme]:
-    """Return a scheme of mode subnet for each rail. The last addresses are those of nodes, the others those of pods.
+    """Return a scheme of mode subnet for each rail. Nodes get the last addresses, pods the others.
 
     :param nodes: the highest index of a node.
     :param given: ``pods`` and ``gateway`` as short forms.

@@ -5,8 +5,8 @@
 
 The readers declare the schema: they run on sections that record the keys that they read, with types and limits. So
 there is no second list of keys. They run several times, because the keys depend on the values: a single value, a list
-or a mapping; listed or generated rails; a choice that is set or missing. The descriptions are those
-of the documentation.
+or a mapping; listed or generated rails; a choice that is set or missing. The descriptions come
+from the documentation.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
 
-# The pages with the tables. Tables of the first are known by their section, tables of the others by their page.
+# The pages with the tables. The section names a table of the first page, and the page a table of the others.
 PAGES = ("fabric-file.md", "qos.md", "infiniband.md", "driver.md", "firmware.md")
 # The longest text that an editor shows well beside a key, in characters, without the default.
 MAX_TEXT = 280
@@ -35,7 +35,7 @@ _REFERENCE = re.compile(
     r",? ?(\(\[[^\]]*\]\([^)]*\)\)|\[see (above|below)\]\([^)]*\)|see (below|above|\[[^\]]*\]\([^)]*\)))"
 )
 _SENTENCE = re.compile(r"(?<=[.]) (?=[A-Z`])")
-# The text of a key whose meaning is in another table.
+# The text of a key that another table describes.
 _ELSEWHERE = "as in "
 
 Tables = t.Dict[str, t.Dict[str, str]]

@@ -91,7 +91,7 @@ def file_state(change: Row) -> str:
 
 
 def subject_text(change: Row) -> str:
-    """Return what a change is about, without its port if the rail of the port is known; may be empty."""
+    """Return what a change is about, without its port if the port has a rail; may be empty."""
     subject, port = str(change.get("subject", "")), str(change.get("port") or "")
     if not change.get("rail"):
         return "%s: %s" % (port, subject) if port and port != subject else subject

@@ -19,7 +19,7 @@ Row = t.Mapping[str, t.Any]
 MOST_LINES = 30
 # Ranges of nodes in one line.
 _NODE_RANGES = 6
-# A longer reason is shortened: the whole text is in status.json.
+# A longer reason is shortened: status.json has the whole text.
 _LONGEST = 160
 UP, IN_POD = "", "in a pod"
 # What ansible-core puts before each error.

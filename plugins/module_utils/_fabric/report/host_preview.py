@@ -339,7 +339,7 @@ def _limited(rows: t.Sequence[list[str]], most: int, path: str) -> list[str]:
 
 
 def _whole_text(change: Row) -> str:
-    """Return a change as text, with its port; the contents of files are in the differences."""
+    """Return a change as text, with its port; the differences have the contents of files."""
     words = [str(change.get("rail") or ""), str(change.get("port") or ""), str(change["subject"])]
     where = " ".join(dict.fromkeys(word for word in words if word))
     if change.get("kind") == FILE:

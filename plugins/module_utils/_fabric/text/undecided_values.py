@@ -47,7 +47,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 
 
 def check(raw: bytes, document: Document, report: Report) -> None:
-    """Report the marks in the bytes of a file, each at the key that follows it or is on its line."""
+    """Report the marks in the bytes of a file, each at the key on its line or after it."""
     if WORD.encode() not in raw:
         return
     places = sorted(_places(document.root, ()), key=lambda place: place[:2])

@@ -68,7 +68,7 @@ def judged(module: str, part: Result, earlier: t.Mapping[str, Part]) -> Result:
     """Return the result of a module in check mode, as far as it can be judged.
 
     :param earlier: the results of the modules before it. If a part of the result could not be judged, ``not_judged``
-        is what it needs, ``the MTU of rail_ports``. Errors that can be consequences are omitted then. So are the
+        names what it needs, ``the MTU of rail_ports``. Errors that can be consequences are omitted then. So are the
         changes, if a module that it depends on is refused or not judged.
     """
     unmet: list[str] = []

@@ -137,7 +137,7 @@ class Device:
     nodes: Selector = ALL
     # the ConfigMap that contains it, which a DaemonSet may use on some nodes only
     config_map: str | None = None
-    # the name of the SriovNetworkNodePolicy that it is from
+    # the name of its SriovNetworkNodePolicy
     policy: str = ""
 
 

@@ -108,7 +108,7 @@ def _report_claimed(drafts: t.Sequence[Draft], facts: Facts, result: Addressing,
     _set_static_indexes(drafts, result, found)
     reserved = [Claim(each, name) for name, ranges in facts.taken.items() for each in ranges]
     owners = {claimed_addresses.owner_of(pool.kind, pool.label) for draft in drafts for pool in draft.pools}
-    # addresses that pods have are those of their nodes
+    # addresses of pods belong to their nodes
     others = [claim for claim in facts.claims if claim.owner not in owners and not claim.allocated]
     for place, draft in enumerate(drafts, 1):
         for bits, rails in result.rails.items():

@@ -79,7 +79,7 @@ def choose(drafts: t.Sequence[Draft], facts: Facts, layout: Addressing, slots: i
 
 
 def _highest(facts: Facts, layout: Addressing) -> int:
-    """Return the highest index of a node, as far as it is known: the number of nodes whose slots have addresses."""
+    """Return the highest index of a node, if a slot shows it: the number of nodes whose slots have addresses."""
     known = [index for index in (*facts.node_indexes.values(), *layout.indexes.values()) if index]
     return max([*known, len(facts.node_indexes), len(set(facts.nodes)), 1])
 

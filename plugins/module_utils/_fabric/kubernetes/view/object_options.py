@@ -74,7 +74,7 @@ class Options:
     pod_interface: str = "eth0"
     # Whether to create DaemonSets of device plugins, for the provider `cni`.
     device_plugins: bool = True
-    # ConfigMaps with the settings of NCCL, and the MTU in networks of pods; without it, it is that of the port.
+    # ConfigMaps with the settings of NCCL, and the MTU in networks of pods; without it, pods get the MTU of the port.
     nccl: bool = True
     # Policies of the Network Operator and of the SR-IOV operator.
     cluster_policy: bool = True

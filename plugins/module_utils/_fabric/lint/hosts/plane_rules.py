@@ -151,7 +151,7 @@ def _check(rail: Rail, port: Port, report: Report) -> None:
     if port.bond:
         if rail.device_planes > 1 and port.bond.mode == ACTIVE_BACKUP:
             message = "the planes of %s are members of %s, which uses one at a time" % (port.rail, port.bond.name)
-            remedy = "set mode: %s, or remove planes from %s if the bond is for redundancy" % (LACP, rail.base)
+            remedy = "set mode: %s, or remove planes from %s if the bond provides redundancy" % (LACP, rail.base)
             report.add(BACKUP, path + ("mode",), message, remedy)
         return
     if port.vlan and port.functions != (port,):

@@ -66,7 +66,7 @@ class NodeReport(t.NamedTuple):
     state: str = ""
 
     def unread(self, several: bool = False) -> str:
-        """Return why there is no result of the node, or of several nodes, as the end of a sentence about them."""
+        """Return why the node, or several nodes, have no result, as the end of a sentence about them."""
         return self.state or _UNREAD[self.code][several]
 
     @property

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many ports and nodes of a run are as planned, failed or unknown, as numbers and as the headline of the verdict.
+"""Count planned, failed and unknown ports and nodes of a run, and write the headline of the verdict.
 
 The terminal, ``verify.json`` and the report page count with :func:`counts`.
 """
@@ -84,7 +84,7 @@ def _share(found: Counts, noun: str) -> str:
 
 
 def _drift(run: Run) -> str:
-    """Return the nodes that are as planned, that have drifted, and that are unknown."""
+    """Return the numbers of nodes as planned, with drift, and unknown."""
     by_node: dict[str | None, int] = {}
     for each in run.failures:
         if each.node is None or run.reports[each.node].info is not None:

@@ -100,7 +100,7 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], width: int, commands: 
 
 
 def of_failures(run: Run, failures: t.Sequence[Failure]) -> list[next_steps.Step]:
-    """Return the steps of failures or warnings, which are those of the report page."""
+    """Return the steps for failures or warnings, as the report page has them."""
     texts = []
     for each in failures:
         values: list[str] = [each.code, each.layer, *(str(value or "") for value in each[1:-1])]
@@ -199,7 +199,7 @@ def _speeds(run: Run, shown: t.Mapping[str, t.Any], width: int) -> list[str]:
         every = sorted(value for each in values.values() for value in each)
         texts = ", ".join("%s %s Gb/s" % (name, pick(every, part)) for name, part in picks)
         slowest = min(values, key=lambda rail: values[rail][0])
-        of_rails = "bandwidth of %s: %s; the least is of %s" % (text_table.count(len(values), "rail"), texts, slowest)
+        of_rails = "bandwidth of %s: %s; %s has the least" % (text_table.count(len(values), "rail"), texts, slowest)
         table = text_table.wrapped(of_rails, width, "   ")
     return ["", *table]
 
