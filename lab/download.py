@@ -57,9 +57,9 @@ def download(url: str, place: Path, sha512: str) -> None:
         except DownloadError:
             part.unlink(missing_ok=True)
             raise
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # the last: a URL that cannot be parsed
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                part.unlink()
+                part.unlink(missing_ok=True)
                 raise DownloadError("%s: %s" % (part.parent, error.strerror)) from None
             # A server that sends something may only have been interrupted.
             if _size(part) <= before:

@@ -53,8 +53,12 @@ def server() -> str | None:
     value = os.environ.get(VARIABLE) or SERVER
     if value == BUILD:
         return None
-    url = urlsplit(value)
-    if url.scheme not in ("http", "https") or not url.hostname or url.username is not None:
+    try:
+        url = urlsplit(value)
+        valid = url.scheme in ("http", "https") and url.hostname and url.username is None
+    except ValueError:  # brackets without an IPv6 address
+        valid = False
+    if not valid:
         raise LabError(
             "%s is not an HTTP URL without a user name" % VARIABLE,  # the value may have a password
             "set it to the URL of a mirror such as %s, or to '%s' to download nothing" % (SERVER, BUILD),

@@ -108,12 +108,14 @@ def _last_verdict(directory: str, fabric: str, now: float) -> tuple[str, bool]:
     if not os.path.exists(path):
         return "no verdict of verify in %s" % _fabric_files.shown_path(directory), False
     try:
-        document = json.loads(_fabric_files.read(path, "name a file that you may read", _MOST))
+        document = json.loads(_fabric_files.read(path, most=_MOST))
         ended = calendar.timegm(time.strptime(document["began"], _BEGAN)) + (document.get("seconds") or 0)
         headline = str(document["headline"]).strip().rstrip(".")
         ok, of = bool(document["ok"]), str(document.get("fabric") or "")
-    except (RailyardError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return "%s cannot be read: %s" % (_fabric_files.shown_path(path), error), False
+    except RailyardError as error:
+        return str(error).rstrip("."), False
+    except (ValueError, KeyError, TypeError):
+        return "%s has no verdict of verify.yml" % _fabric_files.shown_path(path), False
     other = " of fabric %s" % of if of and of != fabric else ""
     return "last verify%s %s: %s" % (other, age(now - ended), headline), ok
 

@@ -290,8 +290,17 @@ def test_rail_info_has_the_state_of_the_agent(node: Node, kubelet: Kubelet) -> N
     assert node.stop() == 0
     stopped = running_agent.look(system)
     assert stopped is not None and "agent.sock: the rail agent does not answer" in stopped["error"]
+    assert stopped["error"].endswith("Remedy: run systemctl status railyard-agent")
     (node.root / agent_spec.FILE.lstrip("/")).unlink()
     assert running_agent.look(system) is None
+
+
+@pytest.mark.parametrize("answer", [[], None, {}, {"version": "0.1.0", "rails": ["gpu01"]}])
+def test_another_answer_of_the_agent_has_a_remedy(answer: object, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "ask", lambda _request, _path, _seconds: answer)
+    found = running_agent.look(System(str(node.root)))
+    assert found is not None and list(found) == ["error"]
+    assert "the rail agent answers without its state. Remedy: run hosts.yml --tags agent" in found["error"]
 
 
 def test_the_socket_is_created_again(node: Node, kubelet: Kubelet) -> None:

@@ -96,7 +96,7 @@ def test_a_node_that_cannot_be_read_has_a_reason() -> None:
     dark = node_status("a", {"ports": [port()]}, {"unreachable": True, "msg": "Task failed: no route\n to a"})
     broken = node_status("b", {"ports": [port()]}, {"failed": True, "msg": "no Python"})
     status = FabricStatus("east", [dark, broken], "0.2.0", None, "no verdict")
-    assert status.differences() == ["a: does not answer: no route to NODE", "b: cannot be read: no Python"]
+    assert status.differences() == ["a: no answer: no route to NODE", "b: cannot be read: no Python"]
     assert status.summary == "2 nodes: 0 answer, a, b do not; 0 of 2 ports up; no verdict"
 
 

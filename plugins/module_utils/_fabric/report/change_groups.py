@@ -24,7 +24,7 @@ Row = t.Mapping[str, t.Any]
 # Values that are longer are replaced by what they are.
 _LONG_VALUE = 60
 # Ranges of nodes that are printed for one line.
-_NODE_RANGES = 6
+NODE_RANGES = 6
 # Attributes whose numbers have a unit that their names do not show.
 _UNITS = {"MaxReadReq": "bytes", "nr_hugepages": "pages", "miimon": "ms"}
 NEW, CHANGED, REMOVED = "new", "changed", "removed"
@@ -47,14 +47,18 @@ class Group(t.NamedTuple):
     @property
     def where(self) -> str:
         """The rails and nodes."""
-        nodes = "%s (%s)" % (count(len(self.nodes), "node"), fold_names(self.nodes, _NODE_RANGES))
+        nodes = nodes_text(self.nodes)
         return "%s on %s" % (fold_names(self.rails), nodes) if self.rails else nodes
 
     @property
     def line(self) -> str:
         """The text with its nodes."""
-        nodes = count(len(self.nodes), "node")
-        return "%s on %s (%s)" % (self.text, nodes, fold_names(self.nodes, _NODE_RANGES))
+        return "%s on %s" % (self.text, nodes_text(self.nodes))
+
+
+def nodes_text(names: t.Collection[str]) -> str:
+    """Return the number and the names of nodes: ``32 nodes (hgx-[1-32])``."""
+    return "%s (%s)" % (count(len(names), "node"), fold_names(names, NODE_RANGES))
 
 
 class _Key(t.NamedTuple):

@@ -11,14 +11,16 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions as functions_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.change_groups import (
+    NODE_RANGES,
+    nodes_text,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, wrapped
 
 Row = t.Mapping[str, t.Any]
 # Lines that are not normal on one screen. The number of other lines follows.
 MOST_LINES = 30
-# Ranges of nodes in one line.
-_NODE_RANGES = 6
 # A longer reason is shortened: status.json has the whole text.
 _LONGEST = 160
 UP, IN_POD = "", "in a pod"
@@ -62,8 +64,8 @@ def node_status(name: str, planned: Row, seen: Row) -> NodeStatus:
         ports = planned["ports"]
     states = {str(port["rail"]): port_state(port, seen) for port in ports}
     for row in (agent or {}).get("rails") or ():
-        if row["rail"] in states and not states[row["rail"]] and not row["cordoned"]:
-            states[row["rail"]] = (row["reason"] or "the agent reports it as unhealthy") if not row["healthy"] else UP
+        if states.get(row["rail"]) == UP and not row["healthy"] and not row["cordoned"]:
+            states[row["rail"]] = row["reason"] or "the agent reports it as unhealthy"
     return NodeStatus(name, rails, states, "", False, agent, has_agent)
 
 
@@ -133,6 +135,16 @@ class FabricStatus:
         self._read = [node for node in nodes if node.ports is not None]
         self._agents = {node.name: node.agent for node in nodes if node.agent and not node.agent.get("error")}
         self._has_agents = any(node.agent or node.agent_planned for node in nodes)
+        rails = [(name, row) for name, agent in self._agents.items() for row in agent["rails"]]
+        # node and rail -> the reason of a cordon, and of the agent why a healthy rail is degraded
+        self._rail_cordons = {
+            (name, row["rail"]): row["reason"] or "cordoned" for name, row in rails if row["cordoned"]
+        }
+        self._degraded = {
+            (name, row["rail"]): "degraded: %s" % row["degraded"]
+            for name, row in rails
+            if row["healthy"] and row["degraded"]
+        }
 
     @property
     def counts(self) -> dict[str, int]:
@@ -148,7 +160,7 @@ class FabricStatus:
             "slots": sum(row["devices"] for row in resources),
             "slots_held": sum(row["held"] for row in resources),
             "agents": len(self._agents),
-            "cordoned_rails": len(self._rail_cordons()),
+            "cordoned_rails": len(self._rail_cordons),
             "cordoned_nodes": len(self._cordoned or ()),
         }
 
@@ -169,7 +181,7 @@ class FabricStatus:
         if silent:
             answer = "%d answer, %s %s not" % (
                 len(self._read),
-                fold_names(silent, _NODE_RANGES),
+                fold_names(silent, NODE_RANGES),
                 "does" if len(silent) == 1 else "do",
             )
         parts = [
@@ -190,9 +202,8 @@ class FabricStatus:
         silent: dict[str, list[str]] = {}
         for node in self._nodes:
             if node.ports is None:
-                words = "does not answer" if node.unreachable else "cannot be read"
-                text = node.error.replace(node.name, "NODE")
-                silent.setdefault("%s: %s" % (words, text), []).append(node.name)
+                text = "no answer: %s" if node.unreachable else "cannot be read: %s"
+                silent.setdefault(text % node.error.replace(node.name, "NODE"), []).append(node.name)
         lines = ["%s %s" % (_on(names), text) for text, names in _frequent(silent)]
         lines += _by_rails(
             {
@@ -202,8 +213,8 @@ class FabricStatus:
                 if state not in (UP, IN_POD)
             }
         )
-        lines += _by_rails({key: "degraded: %s" % text for key, text in self._degraded().items()})
-        lines += _by_rails({key: text or "cordoned" for key, text in self._rail_cordons().items()})
+        lines += _by_rails(self._degraded)
+        lines += _by_rails(self._rail_cordons)
         if self._cordoned:
             lines.append("%s cordoned in the cluster" % _on(self._cordoned))
         problems: dict[str, list[str]] = {}
@@ -211,15 +222,6 @@ class FabricStatus:
             for text in _agent_problems(node, self._version):
                 problems.setdefault(text, []).append(node.name)
         return [*lines, *("%s %s" % (_on(names), text) for text, names in _frequent(problems)), *self._notes]
-
-    def _rail_cordons(self) -> dict[tuple[str, str], str]:
-        """Return node and rail of each cordon -> its reason."""
-        rows = [(name, row) for name, agent in self._agents.items() for row in agent["rails"]]
-        return {(name, row["rail"]): row["reason"] for name, row in rows if row["cordoned"]}
-
-    def _degraded(self) -> dict[tuple[str, str], str]:
-        rows = [(name, row) for name, agent in self._agents.items() for row in agent["rails"]]
-        return {(name, row["rail"]): row["degraded"] for name, row in rows if row["healthy"] and row["degraded"]}
 
     def lines(self, width: int) -> list[str]:
         """Return the screen. ``width``: characters of a line."""
@@ -286,9 +288,7 @@ def _frequent(groups: t.Mapping[str, list[str]]) -> list[tuple[str, list[str]]]:
 
 
 def _on(names: t.Sequence[str]) -> str:
-    if len(names) == 1:
-        return "%s:" % names[0]
-    return "%s (%s):" % (count(len(names), "node"), fold_names(names, _NODE_RANGES))
+    return "%s:" % (names[0] if len(names) == 1 else nodes_text(names))
 
 
 def _short(text: str) -> str:

@@ -5,8 +5,8 @@
 
 A rail is a column in its colour: its leaf at the top, and a line from there to the port of every node. A few nodes are
 drawn with names and addresses of their ports, more nodes with their GPUs only, and many nodes as one block per unit
-with counts. Failed ports and those that were not checked have a mark. If the
-ports of two nodes are cabled to each other, a line connects these ports.
+with counts. Failed ports and those that were not checked have a mark. If the ports of two nodes are cabled to each
+other, a line connects these ports.
 """
 
 from __future__ import annotations

@@ -19,25 +19,35 @@ def look(system: System) -> Row | None:
     """Return part ``agent`` of ``rail_info``; None without an installed agent."""
     if not system.exists(agent_spec.FILE):
         return None
+    seconds = _SECONDS if system.exists(hook.SOCKET) else 0
     try:
-        answer = hook.ask({"do": "status"}, system.path(hook.SOCKET), _SECONDS if system.exists(hook.SOCKET) else 0)
-        if not isinstance(answer, dict):
-            raise ValueError("the answer is not a mapping")
-        return {
-            "error": None,
-            "version": str(answer["version"]),
-            "rails": [
-                {
-                    "rail": row["rail"],
-                    "healthy": row["healthy"],
-                    "cordoned": row["cordoned"],
-                    "reason": row["reason"] or "",
-                    "degraded": row.get("degraded") or "",
-                }
-                for row in answer["rails"]
-            ],
-            "resources": [{key: row[key] for key in ("resource", "devices", "held")} for row in answer["resources"]],
-            "problems": [*answer["problems"], *(row["error"] for row in answer["attaches"]["errors"])],
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return {"error": "%s: the rail agent does not answer: %s" % (hook.SOCKET, error)}
+        return _state(hook.ask({"do": "status"}, system.path(hook.SOCKET), seconds))
+    except OSError as error:
+        text = "the rail agent does not answer: %s. Remedy: run systemctl status railyard-agent" % error
+    except (ValueError, KeyError, TypeError):
+        text = "the rail agent answers without its state. Remedy: run hosts.yml --tags agent, which updates the agent"
+    return {"error": "%s: %s" % (hook.SOCKET, text)}
+
+
+def _state(answer: t.Any) -> Row:
+    """Return the state from the agent's status document, with the types that its readers expect."""
+    return {
+        "error": None,
+        "version": str(answer["version"]),
+        "rails": [
+            {
+                "rail": str(row["rail"]),
+                "healthy": bool(row["healthy"]),
+                "cordoned": bool(row["cordoned"]),
+                "reason": str(row["reason"] or ""),
+                "degraded": str(row.get("degraded") or ""),
+            }
+            for row in answer["rails"]
+        ],
+        "resources": [
+            {"resource": str(row["resource"]), "devices": int(row["devices"]), "held": int(row["held"])}
+            for row in answer["resources"]
+        ],
+        "problems": [str(text) for text in answer["problems"]]
+        + [str(row["error"]) for row in answer["attaches"]["errors"]],
+    }

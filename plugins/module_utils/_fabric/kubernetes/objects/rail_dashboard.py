@@ -126,7 +126,7 @@ def dashboard(view: View) -> dict[str, t.Any]:
     labels = 'fabric="%s",node=~"$node"' % fabric
     values = {"f": labels, "fabric": fabric, "nodes": len(view.nodes)}
     panels = [_rails_up(view)]
-    panels += [_number(1 + at, title, text % values) for at, (title, text) in enumerate(_NUMBERS)]
+    panels += [_number(at, title, text % values) for at, (title, text) in enumerate(_NUMBERS)]
     found = {_OF_PODS for network in view.networks if network.attachment in OF_FUNCTION}
     found |= {_OF_ETHERNET for rail in view.rails.values() if link_layer_of(view.fabric, rail) == ETHERNET}
     shown = [row for row in _PANELS if not row[-1] or row[-1] in found]
@@ -176,7 +176,7 @@ def _number(place: int, title: str, expression: str) -> Panel:
     wide = COLUMNS // 2 // len(_NUMBERS)
     # increase() extrapolates, so a number of events can be a fraction
     steps: list[dict[str, t.Any]] = [{"color": "green", "value": None}, {"color": "red", "value": 0.5}]
-    return _stat(title, COLUMNS // 2 + (place - 1) * wide, wide, expression, steps, title, "value")
+    return _stat(title, COLUMNS // 2 + place * wide, wide, expression, steps, title, "value")
 
 
 def _stat(
