@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import report_documents
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.fabric_status import (
     FabricStatus,
     node_status,
@@ -62,7 +63,7 @@ class ActionModule(ControllerAction):
         cordoned = None
         if options["cluster"] and fabric.get("provider") != "none":
             cordoned = _cordoned(options, [node.name for node in nodes], notes)
-        verdict, is_ok = _last_verdict(options["report_dir"], str(fabric.get("name") or ""), time.time())
+        verdict, is_ok = last_verdict(options["report_dir"], str(fabric.get("name") or ""), time.time())
         status = FabricStatus(str(fabric.get("name") or ""), nodes, VERSION, cordoned, verdict, notes)
         differences = status.differences()
         lines = status.lines(_output.width())
@@ -99,7 +100,7 @@ def _cordoned(options: t.Mapping[str, t.Any], names: t.Sequence[str], notes: lis
         return None
 
 
-def _last_verdict(directory: str, fabric: str, now: float) -> tuple[str, bool]:
+def last_verdict(directory: str, fabric: str, now: float) -> tuple[str, bool]:
     """Return a line about the newest verdict of verify, and whether it found no failure.
 
     :param now: seconds since 1970.
@@ -108,16 +109,13 @@ def _last_verdict(directory: str, fabric: str, now: float) -> tuple[str, bool]:
     if not os.path.exists(path):
         return "no verdict of verify in %s" % _fabric_files.shown_path(directory), False
     try:
-        document = json.loads(_fabric_files.read(path, most=_MOST))
-        ended = calendar.timegm(time.strptime(document["began"], _BEGAN)) + (document.get("seconds") or 0)
-        headline = str(document["headline"]).strip().rstrip(".")
-        ok, of = bool(document["ok"]), str(document.get("fabric") or "")
-    except RailyardError as error:
-        return str(error).rstrip("."), False
-    except (ValueError, KeyError, TypeError):
-        return "%s has no verdict of verify.yml" % _fabric_files.shown_path(path), False
-    other = " of fabric %s" % of if of and of != fabric else ""
-    return "last verify%s %s: %s" % (other, age(now - ended), headline), ok
+        raw = _fabric_files.read(path, most=_MOST)
+        found = report_documents.verdict(raw, _fabric_files.shown_path(path), report_documents.VERIFY)
+        ended = calendar.timegm(time.strptime(found.began, _BEGAN)) + (found.seconds or 0)
+    except (RailyardError, ValueError) as error:
+        return "the last verdict of verify is unknown: %s" % str(error).rstrip("."), False
+    other = " of fabric %s" % found.fabric if found.fabric not in ("", fabric) else ""
+    return "last verify%s %s: %s" % (other, age(now - ended), found.headline.strip().rstrip(".")), found.ok
 
 
 def age(seconds: float) -> str:

@@ -98,7 +98,8 @@ def test_status_is_one_screen_with_one_result_per_node(tmp_path: Path) -> None:
 def test_status_of_one_node_has_the_last_verdict_and_its_age(directory: Path) -> None:
     """A limit excludes localhost; the callback is Ansible's own."""
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3 * 3600))
-    verdict = {"began": began, "seconds": 10.0, "ok": True, "fabric": "ai-east", "headline": "512 of 512 ports proven"}
+    verdict = {"format": 1, "kind": "verify", "fabric": "ai-east", "nodes": [], "rails": [], "began": began, "ok": True}
+    verdict.update(seconds=10.0, headline="512 of 512 ports proven")
     (directory / "reports").mkdir(exist_ok=True)
     (directory / "reports" / "verify.json").write_text(json.dumps(verdict))
     node = next(iter(json.loads((directory / "plain.json").read_text())["all"]["hosts"]))

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import calendar
+import json
 import typing as t
+from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.action.fabric_status import last_verdict
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import fabric_status
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.fabric_status import (
     FabricStatus,
@@ -122,3 +126,26 @@ def test_512_nodes_are_one_screen(state: str, width: int) -> None:
     if state == "everything differs":
         assert "and 4,066 more lines in status.json" in lines[-1]
     assert len(status.document()["nodes"]) == 512
+
+
+VERDICT = {"format": 1, "kind": "verify", "fabric": "east", "began": "2026-11-29T07:00:00Z", "seconds": 60, "ok": True}
+VERDICT.update(headline="2 of 2 ports proven", nodes=["a", "b"], rails=["gpu01"])
+
+
+@pytest.mark.parametrize(
+    "changed, line, is_ok",
+    [
+        ({}, "last verify 3 h ago: 2 of 2 ports proven", True),
+        ({"ok": False, "fabric": "west"}, "last verify of fabric west 3 h ago: 2 of 2 ports proven", False),
+        ({"seconds": "x"}, 'verify.json: seconds: "x" is not a number', False),
+        ({"kind": "drift"}, 'verify.json: kind: it is "drift", and not verify', False),
+        ({"began": ""}, "the last verdict of verify is unknown: ", False),
+    ],
+)
+def test_the_last_verdict_is_one_line(changed: Row, line: str, is_ok: bool, tmp_path: Path) -> None:
+    (tmp_path / "verify.json").write_text(json.dumps({**VERDICT, **changed}))
+    now = calendar.timegm((2026, 11, 29, 10, 1, 0))
+    found, ok = last_verdict(str(tmp_path), "east", now)
+    assert line in found and ok is is_ok
+    (tmp_path / "verify.json").unlink()
+    assert last_verdict(str(tmp_path), "east", now) == ("no verdict of verify in %s" % tmp_path, False)

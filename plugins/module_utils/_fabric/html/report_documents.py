@@ -97,6 +97,7 @@ class Verdict(t.NamedTuple):
     boots: t.Mapping[str, str]
     cluster: Data
     unproven: t.Mapping[str, str] | None = None
+    headline: str = ""
 
 
 class LintFinding(t.NamedTuple):
@@ -294,7 +295,7 @@ def _head(read: _Reader, data: Data) -> dict[str, t.Any]:
     began = read.text(data, "began")
     if began and not _WHEN.match(began):
         raise read.wrong("began", "%s is not a time such as 2026-11-21T20:15:00Z" % _shown(began))
-    head: dict[str, t.Any] = {key: read.text(data, key) for key in ("fabric", "plan", "railyard")}
+    head: dict[str, t.Any] = {key: read.text(data, key) for key in ("fabric", "plan", "railyard", "headline")}
     return dict(
         head,
         began=began,
