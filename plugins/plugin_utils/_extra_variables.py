@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 import re
 import typing as t
 from pathlib import Path
@@ -37,10 +38,23 @@ ARTIFACTS = (
 )
 # Names of a role or of playbooks whose prefix others use too: AWX sets awx_job_id and the like.
 _GENERAL = ("awx", "hosts", "site")
+
+
+def _integer(value: t.Any) -> None:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError
+    int(value)
+
+
+def _number(value: t.Any) -> None:
+    if isinstance(value, bool) or not math.isfinite(float(value)):
+        raise ValueError  # a limit that is not a number would never be exceeded
+
+
 _TYPES: dict[str, tuple[str, t.Callable[[t.Any], t.Any]]] = {
     "bool": ("a boolean", functools.partial(boolean, strict=True)),
-    "int": ("an integer", int),
-    "float": ("a number", float),
+    "int": ("an integer", _integer),
+    "float": ("a number", _number),
 }
 # The maximum number of variables that an error lists.
 _LISTED = 8

@@ -101,7 +101,10 @@ def test_all_errors_are_reported_at_once() -> None:
         ("teardown_hosts", ["true"], "['true'] is not a boolean"),
         ("plan_rows", {"a": 1}, "{'a': 1} is not an integer"),
         ("plan_rows", "eight", "eight is not an integer. Remedy: use an integer."),
+        ("plan_rows", 3.5, "3.5 is not an integer"),
+        ("plan_rows", True, "True is not an integer"),
         ("verify_share", "most", "most is not a number"),
+        ("verify_share", "nan", "nan is not a number"),
         (
             "agent_state",
             "absnt",
