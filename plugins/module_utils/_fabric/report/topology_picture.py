@@ -11,6 +11,7 @@ other, a line connects these ports.
 
 from __future__ import annotations
 
+import collections
 import math
 import typing as t
 
@@ -207,6 +208,8 @@ class _Sketch:
 
     width: float
     health: Health = {}
+    # what the marks of ports mean
+    marks = "✕ failed, ? not checked"
 
     def _state(self, node: str, rail: str) -> str:
         """Return the state of a port as words: empty if it is ok, or if nothing was verified."""
@@ -370,6 +373,7 @@ def _mark(drawing: Drawing, state: str, x: float, y: float) -> None:
 class _Sums(_Sketch):
     """A block with counts and profiles, and a column per rail with the number of its ports."""
 
+    marks = "✕ failed ports"
     _COLUMN = 34
     _LABEL = 50
 
@@ -381,13 +385,9 @@ class _Sums(_Sketch):
         return 124
 
     def draw(self, drawing: Drawing, block: _Block, x: float, y: float) -> None:
-        numbers: dict[str, int] = {}
-        failed: dict[str, int] = {}
-        for node in block.nodes:
-            for port in node["ports"]:
-                numbers[port["rail"]] = numbers.get(port["rail"], 0) + 1
-                if self._state(node["name"], port["rail"]) == "failed":
-                    failed[port["rail"]] = failed.get(port["rail"], 0) + 1
+        ports = [(node["name"], port["rail"]) for node in block.nodes for port in node["ports"]]
+        numbers = collections.Counter(rail for _node, rail in ports)
+        failed = collections.Counter(rail for node, rail in ports if self._state(node, rail) == "failed")
         drawing.group("%s: %s" % (block.title, block.note))
         drawing.box(x, y, self.width, self.height(block), "block", 8)
         drawing.text(x + 12, y + 20, block.title, 13, "strong", self.width - 24)
@@ -397,7 +397,7 @@ class _Sums(_Sketch):
         drawing.text(x + 12, y + 60, "leaves" if block.leaves else "rails", 10, "soft")
         drawing.text(x + 12, y + 93, "ports", 10, "soft")
         for at, rail in enumerate(self._rails):
-            number = numbers.get(rail.name, 0)
+            number, bad = numbers[rail.name], failed[rail.name]
             leaf = block.leaves.get(rail.name)
             if not number and not leaf:
                 continue
@@ -406,12 +406,10 @@ class _Sums(_Sketch):
             drawing.line(left + self._COLUMN / 2, y + 66, y + 80, "wire s%d" % rail.paint, rail.dash)
             drawing.box(left + 2, y + 46, self._COLUMN - 4, 20, "cell s%d" % rail.paint, 3, tip, rail.dash)
             drawing.text(left + self._COLUMN / 2, y + 60, _short(rail.name), 10, "middle mono", self._COLUMN - 6)
-            drawing.box(left + 2, y + 80, self._COLUMN - 4, 19, "row", 3, tip)
-            drawing.text(left + self._COLUMN / 2, y + 93, "{:,}".format(number), 10, "middle", self._COLUMN - 4)
-            if rail.name in failed:
-                tip = "%s failed" % count(failed[rail.name], "port")
-                drawing.box(left + 2, y + 80, self._COLUMN - 4, 19, "bad", 3, tip)
-                drawing.text(left + self._COLUMN / 2, y + 93, "✕{:,}".format(failed[rail.name]), 10, "sign middle")
+            text, kind = ("✕{:,}".format(bad), "sign middle") if bad else ("{:,}".format(number), "middle")
+            tip = "%s failed" % count(bad, "port") if bad else tip
+            drawing.box(left + 2, y + 80, self._COLUMN - 4, 19, "bad" if bad else "row", 3, tip)
+            drawing.text(left + self._COLUMN / 2, y + 93, text, 10, kind, self._COLUMN - 4)
 
 
 def _short(name: str) -> str:
@@ -443,7 +441,7 @@ def _draw(
     y = _legend(drawing, rails, width) + 16
     notes = []
     if sketch.health:
-        notes.append("✕ failed, ? not checked")
+        notes.append(sketch.marks)
     if len(nodes) > _NAMED_NODES:
         notes.append("addresses of ports: ports.csv")
     if notes:
