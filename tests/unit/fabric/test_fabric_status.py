@@ -77,7 +77,8 @@ def test_the_agent_reports_what_the_link_does_not_show() -> None:
         {"rail": "gpu01", "healthy": False, "cordoned": False, "reason": "the MTU is 1500", "degraded": ""},
         {"rail": "gpu02", "healthy": False, "cordoned": True, "reason": "cordoned: new cable", "degraded": ""},
     ]
-    agent = {"error": None, "version": "0.2.0", "rails": rows, "resources": [], "problems": ["the kubelet is gone"]}
+    agent = {"error": None, "version": "0.2.0", "rails": rows, "resources": [], "problems": []}
+    agent["problems"] = ["slot-%d is held" % number for number in (1, 2)] + ["the kubelet is gone"]
     planned = {"name": "a", "ports": [port(match=None), port(2, match=None)], "agent": {"rails": []}}
     seen = {"nics": [nic(), nic(2)], "rdma": [], "agent": agent}
     node = node_status("a", planned, seen)
@@ -87,6 +88,7 @@ def test_the_agent_reports_what_the_link_does_not_show() -> None:
         "gpu01 on a: the MTU is 1500",
         "gpu02 on a: cordoned: new cable",
         "a: cordoned in the cluster",
+        "a: slot-[1-2] is held",
         "a: the kubelet is gone",
     ]
     assert "cordoned: 1 rail, 1 node" in status.summary
@@ -100,7 +102,7 @@ def test_a_node_that_cannot_be_read_has_a_reason() -> None:
     dark = node_status("a", {"ports": [port()]}, {"unreachable": True, "msg": "Task failed: no route\n to a"})
     broken = node_status("b", {"ports": [port()]}, {"failed": True, "msg": "no Python"})
     status = FabricStatus("east", [dark, broken], "0.2.0", None, "no verdict")
-    assert status.differences() == ["a: no answer: no route to NODE", "b: cannot be read: no Python"]
+    assert status.differences() == ["a: no answer: no route to a", "b: cannot be read: no Python"]
     assert status.summary == "2 nodes: 0 answer, a, b do not; 0 of 2 ports up; no verdict"
 
 
@@ -126,6 +128,20 @@ def test_512_nodes_are_one_screen(state: str, width: int) -> None:
     if state == "everything differs":
         assert "and 4,066 more lines in status.json" in lines[-1]
     assert len(status.document()["nodes"]) == 512
+
+
+def test_the_same_error_of_many_nodes_is_one_line() -> None:
+    """Errors of SSH have the address or the name of the node."""
+    text = "Failed to connect to the host via ssh: connect to host %s port 22: Connection timed out"
+    nodes = [
+        node_status("ai-%d" % number, {"ports": [port()]}, {"unreachable": True, "msg": text % host})
+        for number in range(1, 33)
+        for host in ["10.1.16.%d" % number if number < 31 else "ai-%d" % number]
+    ]
+    assert FabricStatus("east", nodes, "0.2.0", None, "").differences() == [
+        "30 nodes (ai-[1-30]): no answer: %s" % text % "10.1.16.[1-30]",
+        "2 nodes (ai-[31-32]): no answer: %s" % text % "ai-[31-32]",
+    ]
 
 
 VERDICT = {"format": 1, "kind": "verify", "fabric": "east", "began": "2026-11-29T07:00:00Z", "seconds": 60, "ok": True}

@@ -15,7 +15,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.cha
     NODE_RANGES,
     nodes_text,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import (
+    filled,
+    fold_names,
+    pattern,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, wrapped
 
 Row = t.Mapping[str, t.Any]
@@ -199,12 +203,11 @@ class FabricStatus:
 
     def differences(self) -> list[str]:
         """Return a line for each thing that is not normal, by rails and nodes, the most frequent first."""
-        silent: dict[str, list[str]] = {}
-        for node in self._nodes:
-            if node.ports is None:
-                text = "no answer: %s" if node.unreachable else "cannot be read: %s"
-                silent.setdefault(text % node.error.replace(node.name, "NODE"), []).append(node.name)
-        lines = ["%s %s" % (_on(names), text) for text, names in _frequent(silent)]
+        lines = _by_nodes(
+            (node.name, ("no answer: %s" if node.unreachable else "cannot be read: %s") % node.error)
+            for node in self._nodes
+            if node.ports is None
+        )
         lines += _by_rails(
             {
                 (node.name, rail): state
@@ -217,11 +220,8 @@ class FabricStatus:
         lines += _by_rails(self._rail_cordons)
         if self._cordoned:
             lines.append("%s cordoned in the cluster" % _on(self._cordoned))
-        problems: dict[str, list[str]] = {}
-        for node in self._read:
-            for text in _agent_problems(node, self._version):
-                problems.setdefault(text, []).append(node.name)
-        return [*lines, *("%s %s" % (_on(names), text) for text, names in _frequent(problems)), *self._notes]
+        problems = ((node.name, text) for node in self._read for text in _agent_problems(node, self._version))
+        return [*lines, *_by_nodes(problems), *self._notes]
 
     def lines(self, width: int) -> list[str]:
         """Return the screen. ``width``: characters of a line."""
@@ -261,11 +261,9 @@ def _agent_problems(node: NodeStatus, version: str) -> list[str]:
     if agent is None:
         return ["no rail agent, which the plan has"] if node.agent_planned else []
     if agent.get("error"):
-        return [_short(agent["error"])]
-    found = [_short(text.replace(node.name, "NODE")) for text in agent["problems"]]
-    if agent["version"] != version:
-        found.append("agent %s, and this collection has %s" % (agent["version"], version))
-    return found
+        return [agent["error"]]
+    other = "agent %s, and this collection has %s" % (agent["version"], version)
+    return [*agent["problems"], *([other] if agent["version"] != version else [])]
 
 
 def _by_rails(states: t.Mapping[tuple[str, str], str]) -> list[str]:
@@ -283,8 +281,20 @@ def _by_rails(states: t.Mapping[tuple[str, str], str]) -> list[str]:
     return ["%s on %s %s" % (fold_names(names), _on(each), _short(state)) for (state, names), each in order]
 
 
-def _frequent(groups: t.Mapping[str, list[str]]) -> list[tuple[str, list[str]]]:
-    return sorted(((_short(text), names) for text, names in groups.items()), key=lambda each: -len(each[1]))
+def _by_nodes(rows: t.Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each text, with its nodes, the most frequent first.
+
+    :param rows: node and text. Texts that differ in the numbers of names and addresses are one line, with ranges.
+    """
+    groups: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    for node, text in rows:
+        found = pattern(text)
+        groups.setdefault(found.text, []).append((node, found.numbers))
+    lines = []
+    for text, each in sorted(groups.items(), key=lambda group: -len(group[1])):
+        nodes, numbers = zip(*each)
+        lines.append("%s %s" % (_on(list(dict.fromkeys(nodes))), _short(filled(text, numbers))))
+    return lines
 
 
 def _on(names: t.Sequence[str]) -> str:
