@@ -115,7 +115,7 @@ def test_512_nodes_are_one_screen(state: str, width: int) -> None:
         if state == "broken" and number % 16 == 3:
             ports.update(gpu03="no carrier", gpu04="no carrier")
         if state == "everything differs":
-            ports = {rail: "reason %d of %s" % (number, rail) for rail in RAILS}
+            ports = {rail: "reason %d of 4096" % (8 * number + at) for at, rail in enumerate(RAILS)}
         nodes.append(NodeStatus("hgx-%03d" % number, RAILS, ports))
     status = FabricStatus("east", nodes, "0.2.0", None, "last verify 2 h ago: 4,096 of 4,096 ports proven")
     lines = status.lines(width)
@@ -141,6 +141,20 @@ def test_the_same_error_of_many_nodes_is_one_line() -> None:
     assert FabricStatus("east", nodes, "0.2.0", None, "").differences() == [
         "30 nodes (ai-[1-30]): no answer: %s" % text % "10.1.16.[1-30]",
         "2 nodes (ai-[31-32]): no answer: %s" % text % "ai-[31-32]",
+    ]
+
+
+def test_the_same_reason_of_many_ports_is_one_line() -> None:
+    """Reasons of the agent have the names and addresses of ports; other values stay apart."""
+    ports = {
+        number: {rail: "ens%d: the MTU is %d, for 172.16.%d.%d" % (at, 1500 if at < 8 else 9000, at, number)
+                 for at, rail in enumerate(RAILS, 1)}
+        for number in (1, 2)
+    }  # fmt: skip
+    nodes = [NodeStatus("ai-%d" % number, RAILS, states) for number, states in ports.items()]
+    assert FabricStatus("east", nodes, "0.2.0", None, "").differences() == [
+        "gpu0[1-7] on 2 nodes (ai-[1-2]): ens[1-7]: the MTU is 1500, for 172.16.[1-7].[1-2]",
+        "gpu08 on 2 nodes (ai-[1-2]): ens8: the MTU is 9000, for 172.16.8.[1-2]",
     ]
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import collections
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -269,16 +268,21 @@ def _agent_problems(node: NodeStatus, version: str) -> list[str]:
 def _by_rails(states: t.Mapping[tuple[str, str], str]) -> list[str]:
     """Return a line for each state, with its rails and nodes. Nodes with the same rails are together.
 
-    :param states: node and rail -> state.
+    :param states: node and rail -> state. Names and addresses in it can differ, as for :func:`_by_nodes`.
     """
-    rails: dict[tuple[str, str], list[str]] = {}
+    ports: dict[tuple[str, str], list[tuple[str, tuple[str, ...]]]] = {}
     for (node, rail), state in states.items():
-        rails.setdefault((state, node), []).append(rail)
-    nodes: dict[tuple[str, tuple[str, ...]], list[str]] = collections.defaultdict(list)
-    for (state, node), names in rails.items():
-        nodes[state, tuple(names)].append(node)
-    order = sorted(nodes.items(), key=lambda each: -len(each[1]) * len(each[0][1]))
-    return ["%s on %s %s" % (fold_names(names), _on(each), _short(state)) for (state, names), each in order]
+        found = pattern(state)
+        ports.setdefault((found.text, node), []).append((rail, found.numbers))
+    groups: dict[tuple[str, tuple[str, ...]], tuple[list[str], list[tuple[str, ...]]]] = {}
+    for (text, node), each in ports.items():
+        nodes, numbers = groups.setdefault((text, tuple(rail for rail, _numbers in each)), ([], []))
+        nodes.append(node)
+        numbers += [row for _rail, row in each]
+    return [
+        "%s on %s %s" % (fold_names(rails), _on(nodes), _short(filled(text, numbers)))
+        for (text, rails), (nodes, numbers) in sorted(groups.items(), key=lambda group: -len(group[1][1]))
+    ]
 
 
 def _by_nodes(rows: t.Iterable[tuple[str, str]]) -> list[str]:
