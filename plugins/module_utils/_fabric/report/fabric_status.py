@@ -12,12 +12,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions as functions_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.change_groups import (
     NODE_RANGES,
+    error_groups,
     nodes_text,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import (
-    filled,
     fold_names,
-    pattern,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, wrapped
 
@@ -138,16 +137,6 @@ class FabricStatus:
         self._read = [node for node in nodes if node.ports is not None]
         self._agents = {node.name: node.agent for node in nodes if node.agent and not node.agent.get("error")}
         self._has_agents = any(node.agent or node.agent_planned for node in nodes)
-        rails = [(name, row) for name, agent in self._agents.items() for row in agent["rails"]]
-        # node and rail -> the reason of a cordon, and of the agent why a healthy rail is degraded
-        self._rail_cordons = {
-            (name, row["rail"]): row["reason"] or "cordoned" for name, row in rails if row["cordoned"]
-        }
-        self._degraded = {
-            (name, row["rail"]): "degraded: %s" % row["degraded"]
-            for name, row in rails
-            if row["healthy"] and row["degraded"]
-        }
 
     @property
     def counts(self) -> dict[str, int]:
@@ -163,7 +152,7 @@ class FabricStatus:
             "slots": sum(row["devices"] for row in resources),
             "slots_held": sum(row["held"] for row in resources),
             "agents": len(self._agents),
-            "cordoned_rails": len(self._rail_cordons),
+            "cordoned_rails": sum(row["cordoned"] for agent in self._agents.values() for row in agent["rails"]),
             "cordoned_nodes": len(self._cordoned or ()),
         }
 
@@ -202,25 +191,28 @@ class FabricStatus:
 
     def differences(self) -> list[str]:
         """Return a line for each thing that is not normal, by rails and nodes, the most frequent first."""
-        lines = _by_nodes(
-            (node.name, ("no answer: %s" if node.unreachable else "cannot be read: %s") % node.error)
+        silent = (
+            (node.name, "", ("no answer: %s" if node.unreachable else "cannot be read: %s") % node.error)
             for node in self._nodes
             if node.ports is None
         )
-        lines += _by_rails(
-            {
-                (node.name, rail): state
-                for node in self._read
-                for rail, state in (node.ports or {}).items()
-                if state not in (UP, IN_POD)
-            }
+        bad = (
+            (node.name, rail, state)
+            for node in self._read
+            for rail, state in (node.ports or {}).items()
+            if state not in (UP, IN_POD)
         )
-        lines += _by_rails(self._degraded)
-        lines += _by_rails(self._rail_cordons)
-        if self._cordoned:
-            lines.append("%s cordoned in the cluster" % _on(self._cordoned))
-        problems = ((node.name, text) for node in self._read for text in _agent_problems(node, self._version))
-        return [*lines, *_by_nodes(problems), *self._notes]
+        rails = [(name, row) for name, agent in self._agents.items() for row in agent["rails"]]
+        degraded = (
+            (name, row["rail"], "degraded: %s" % row["degraded"])
+            for name, row in rails
+            if row["healthy"] and row["degraded"]
+        )
+        cordons = ((name, row["rail"], row["reason"] or "cordoned") for name, row in rails if row["cordoned"])
+        cluster = ["%s cordoned in the cluster" % _on(self._cordoned)] if self._cordoned else []
+        problems = ((node.name, "", text) for node in self._read for text in _agent_problems(node, self._version))
+        found = [line for rows in (silent, bad, degraded, cordons) for line in _lines(rows)]
+        return [*found, *cluster, *_lines(problems), *self._notes]
 
     def lines(self, width: int) -> list[str]:
         """Return the screen. ``width``: characters of a line."""
@@ -265,40 +257,18 @@ def _agent_problems(node: NodeStatus, version: str) -> list[str]:
     return [*agent["problems"], *([other] if agent["version"] != version else [])]
 
 
-def _by_rails(states: t.Mapping[tuple[str, str], str]) -> list[str]:
-    """Return a line for each state, with its rails and nodes. Nodes with the same rails are together.
+def _lines(rows: t.Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return a line for each text, with its rails and nodes, the most frequent first.
 
-    :param states: node and rail -> state. Names and addresses in it can differ, as for :func:`_by_nodes`.
+    :param rows: node, rail (empty: the whole node) and text. Names and addresses in it can differ.
     """
-    ports: dict[tuple[str, str], list[tuple[str, tuple[str, ...]]]] = {}
-    for (node, rail), state in states.items():
-        found = pattern(state)
-        ports.setdefault((found.text, node), []).append((rail, found.numbers))
-    groups: dict[tuple[str, tuple[str, ...]], tuple[list[str], list[tuple[str, ...]]]] = {}
-    for (text, node), each in ports.items():
-        nodes, numbers = groups.setdefault((text, tuple(rail for rail, _numbers in each)), ([], []))
-        nodes.append(node)
-        numbers += [row for _rail, row in each]
+    errors: dict[str, list[Row]] = {}
+    for node, rail, text in rows:
+        errors.setdefault(node, []).append({"rail": rail, "place": "", "message": text})
     return [
-        "%s on %s %s" % (fold_names(rails), _on(nodes), _short(filled(text, numbers)))
-        for (text, rails), (nodes, numbers) in sorted(groups.items(), key=lambda group: -len(group[1][1]))
+        "%s%s %s" % ("%s on " % fold_names(each.rails) if each.rails else "", _on(each.nodes), _short(each.what))
+        for each in error_groups(errors)
     ]
-
-
-def _by_nodes(rows: t.Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each text, with its nodes, the most frequent first.
-
-    :param rows: node and text. Texts that differ in the numbers of names and addresses are one line, with ranges.
-    """
-    groups: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
-    for node, text in rows:
-        found = pattern(text)
-        groups.setdefault(found.text, []).append((node, found.numbers))
-    lines = []
-    for text, each in sorted(groups.items(), key=lambda group: -len(group[1])):
-        nodes, numbers = zip(*each)
-        lines.append("%s %s" % (_on(list(dict.fromkeys(nodes))), _short(filled(text, numbers))))
-    return lines
 
 
 def _on(names: t.Sequence[str]) -> str:
