@@ -106,6 +106,14 @@ def test_a_node_that_cannot_be_read_has_a_reason() -> None:
     assert status.summary == "2 nodes: 0 answer, a, b do not; 0 of 2 ports up; no verdict"
 
 
+def test_lines_that_do_not_fit_are_counted() -> None:
+    reasons = ["%d times %s" % (number, "a long reason " * 12) for number in range(31)]
+    nodes = [NodeStatus("ai-%d" % number, RAILS[:1], {RAILS[0]: text}) for number, text in enumerate(reasons)]
+    lines = FabricStatus("east", nodes, "0.2.0", None, "").lines(80)
+    assert len(lines) <= 2 * fabric_status.MOST_LINES + 5
+    assert sum(" on ai-" in line for line in lines) == 20 and lines[-1] == "  and 11 more lines in status.json"
+
+
 @pytest.mark.parametrize("width", [80, 120, 200])
 @pytest.mark.parametrize("state", ["healthy", "broken", "everything differs"])
 def test_512_nodes_are_one_screen(state: str, width: int) -> None:

@@ -217,12 +217,15 @@ class FabricStatus:
     def lines(self, width: int) -> list[str]:
         """Return the screen. ``width``: characters of a line."""
         found = self.differences()
-        rows = found[:MOST_LINES]
-        if len(found) > MOST_LINES:
-            rows.append("and %s in status.json" % count(len(found) - MOST_LINES, "more line"))
-        shown = [line for text in rows for line in wrapped("  " + text, width, "    ")]
+        shown: list[str] = []
+        for at, text in enumerate(found):
+            more = wrapped("  " + text, width, "    ")
+            if at == MOST_LINES or len(shown) + len(more) > 2 * MOST_LINES:
+                shown.append("  and %s in status.json" % count(len(found) - at, "more line"))
+                break
+            shown += more
         head = wrapped("fabric %s: %s" % (self.fabric, self.summary), width, "  ")
-        return [*head, *([""] if shown else []), *shown[: 2 * MOST_LINES]]
+        return [*head, *([""] if shown else []), *shown]
 
     def document(self) -> dict[str, t.Any]:
         """Return the content of ``status.json``."""
