@@ -52,7 +52,9 @@ class ActionModule(ControllerAction):
             written = _fabric_files.write(options["report_dir"], report, check)
         if options["schema_file"]:
             directory, name = os.path.split(os.path.abspath(options["schema_file"]))
-            written += _fabric_files.write(directory, {name: file_schema.as_json(_pages())}, check, "schema_file")
+            written += _fabric_files.write(
+                directory, {name: file_schema.as_json(_pages())}, check, "schema_file", "schema"
+            )
         numbers = finding_report.counts(checked)
         return {
             "changed": any(file["changed"] for file in written),

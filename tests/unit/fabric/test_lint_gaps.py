@@ -117,6 +117,18 @@ def test_a_guess_is_a_question() -> None:
     assert finding.code == "RY110" and finding.remedy == "if you mean pci, write that; otherwise remove it"
 
 
+@pytest.mark.parametrize("nic", ["efa2", "mlx6", "xyz"])
+def test_an_unknown_family_of_nics_can_be_left_out(nic: str) -> None:
+    text = fabric(
+        "provider: none, mtu: 4200",
+        "ib1: {subnet: 10.1.0.0/24, hosts: .1-.9}",
+        "nic: %s, ports: {ib1: {netdev: a1}}" % nic,
+    )
+    (finding,) = lint(text.encode()).findings
+    assert finding.code == "RY114" and finding.remedy.endswith("write one of them, or remove nic")
+    assert found(text.replace("nic: %s, " % nic, "")) == []
+
+
 def test_the_model_of_gpus_is_their_type_in_slurm() -> None:
     text = fabric(
         "provider: none, mtu: 4200",
