@@ -237,6 +237,14 @@ def test_wide_ranges_are_proposed_with_a_supernet(rails: str, code: str, remedy:
     assert remedy in remedies[code]
 
 
+@pytest.mark.parametrize("pods", [256, 4096])
+def test_no_network_is_proposed_that_rails_cannot_have(pods: int) -> None:
+    text = WIDE.replace("pods_per_node: 16", "pods_per_node: %d, max_nodes: 65536" % pods)
+    rails = 'subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253'
+    remedies = {each.code: each.remedy for each in lint((text % ("", rails)).encode()).findings}
+    assert remedies["RY324"] == "lower pods_per_node"
+
+
 @pytest.mark.parametrize(
     ("prefix", "ranges", "first"),
     [
