@@ -130,7 +130,8 @@ def _layers(run: Run, shown: t.Mapping[str, t.Any], width: int) -> list[str]:
     unread = ", ".join(port_counts.unread(each for each in run.reports.values() if each.info is None))
     for each in shown["layers"]:
         if each["checked"] or each["failed"]:
-            rows.append((each["title"], _unit(run, each["name"]), each["failed"], each["not_checked"]))
+            numbers = ("{:,}".format(each[key]) for key in ("failed", "not_checked"))
+            rows.append((each["title"], _unit(run, each["name"]), *numbers))
             if each["why_not"] and each["why_not"] != unread:
                 partly.append("%s: %s" % (each["title"], each["why_not"]))
         else:
