@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.hos
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output, _planned, _this_run
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
-from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import PREVIEW, Spool
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import PREVIEW, of_check_mode
 
 _FILE = "preview.txt"
 
@@ -31,7 +31,7 @@ class ActionModule(ControllerAction):
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        spool = Spool(PREVIEW)
+        spool = of_check_mode()
         nodes = []
         for name in options["nodes"]:
             planned = self._vars["hostvars"].raw_get(name).get("railyard_node") or {}

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching, port_view
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import PREFLIGHT
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
-from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import PREVIEW, Spool
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import PREVIEW, of_check_mode
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 Row = t.Dict[str, t.Any]
@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
             result.setdefault(key, value)
         result["preview"] = True
         keys = ("modules", "errors", "not_judged", "needs", "reboot_reasons")
-        Spool(PREVIEW).note(self._host(), PREVIEW, {key: result[key] for key in keys if key in result})
+        of_check_mode().note(self._host(), PREVIEW, {key: result[key] for key in keys if key in result})
         if not Display().verbosity:
             for key in ("changes", "modules", "diff"):
                 result.pop(key, None)

@@ -25,7 +25,7 @@ NODE = "node"
 LOST, END = "lost", "end"
 # Notes of the whole run: its nodes, its token, and its pairs.
 ALL, NODES, RUN, PAIRS = "", "nodes", "run", "pairs"
-# The name of a run in check mode, and its note of each node: what the node would change.
+# The run of check mode, and its note of each node: what the node would change.
 PREVIEW = "preview"
 
 
@@ -82,6 +82,15 @@ class Spool:
                 return file.read()
         except FileNotFoundError:
             return ""
+
+
+def of_check_mode() -> Spool:
+    """Return the files of a run in check mode.
+
+    Actions run in children of the process of the run, whose ID names it: runs that are forks of a process that has
+    loaded Ansible have the same temporary directory.
+    """
+    return Spool("%s %d" % (PREVIEW, os.getppid()))
 
 
 def plain(value: t.Any) -> t.Any:
