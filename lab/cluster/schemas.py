@@ -54,7 +54,7 @@ def read(directories: list[Path]) -> tuple[dict[str, Schema], list[str]]:
     for schema, before in overridden.values():
         pair = (schema.file.parent, before.file.parent)
         folders[pair] = folders.get(pair, 0) + 1
-    lines = ["%d CRDs are those of %s, not the other ones in %s" % (many, *pair) for pair, many in folders.items()]
+    lines = ["%d CRDs: the version in %s replaces the version in %s" % (many, *pair) for pair, many in folders.items()]
     return found, lines
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema, key_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report, preset_tables
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
@@ -20,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 PER_PROCESSOR = 32
 # Values of show_presets other than names: all presets, or none.
 _ALL, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_DOCS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs")
+_SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "fabric.schema.json")
 
 
 class ActionModule(ControllerAction):
@@ -52,7 +50,8 @@ class ActionModule(ControllerAction):
             written = _fabric_files.write(options["report_dir"], report, check)
         if options["schema_file"]:
             directory, name = os.path.split(os.path.abspath(options["schema_file"]))
-            written += _fabric_files.write(directory, {name: file_schema.as_json(_pages())}, check, "schema_file")
+            schema = _fabric_files.read(_SCHEMA, "install the collection with its documentation")
+            written += _fabric_files.write(directory, {name: schema}, check, "schema_file", "schema")
         numbers = finding_report.counts(checked)
         return {
             "changed": any(file["changed"] for file in written),
@@ -66,23 +65,6 @@ class ActionModule(ControllerAction):
             "forks_advice": forks_advice(self._forks, nodes, processors),
             "files": written,
         }
-
-
-def _pages() -> dict[str, str]:
-    """Return the pages of the collection that describe the keys of the fabric file: name -> Markdown."""
-    pages = {}
-    for name in key_texts.PAGES:
-        path = os.path.join(_DOCS, name)
-        try:
-            with open(path, encoding="utf-8") as file:
-                pages[name] = file.read()
-        except OSError as exc:
-            raise RailyardError(
-                "cannot be read (%s), and the schema has its descriptions" % (exc.strerror or exc),
-                path,
-                "install the collection with its documentation",
-            ) from exc
-    return pages
 
 
 def recommended_forks(nodes: int, processors: int) -> int:

@@ -66,16 +66,21 @@ class ActionModule(ControllerAction):
     @staticmethod
     def _write_patches(outcome: import_run.Outcome, dest: str | None, result: dict[str, t.Any], check: bool) -> None:
         """Write the patches of pools, and add them to the result."""
-        # not into the directory of the inventory, of which Ansible reads every file
-        around = os.path.dirname(dest or "").rstrip("/")
-        folder = "-".join(filter(None, (around, _PATCHES)))
+        folder = _patch_folder(dest or "")
         if dest and outcome.patches:
             files = {patch.name: patch.text.encode("utf-8") for patch in outcome.patches}
-            written = _fabric_files.write(folder, files, check)
+            written = _fabric_files.write(folder, files, check, "fabric_file", "patches of pools")
             result["changed"] = result["changed"] or any(file["changed"] for file in written)
         for patch in outcome.patches:
             path = _fabric_files.shown_path(os.path.join(folder, patch.name))
             result["patches"].append({"path": path, "text": patch.text, "command": patch.command(path)})
+
+
+def _patch_folder(dest: str) -> str:
+    """Return the directory of the patches: not the one of the inventory, of which Ansible reads every file."""
+    around = os.path.normpath(os.path.dirname(dest))
+    unnamed = os.path.basename(around) in ("", ".", "..")
+    return os.path.normpath(os.path.join(around, _PATCHES)) if unnamed else "%s-%s" % (around, _PATCHES)
 
 
 def _files(paths: t.Sequence[str]) -> list[str]:

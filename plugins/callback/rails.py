@@ -368,6 +368,7 @@ class CallbackModule(Default):
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         self._follower = None
         self._finish()
+        self._heading = ""  # of a last play without hosts
         custom = stats.custom and self.get_option("show_custom_stats")
         if self._verbose or custom or len(stats.processed) <= _terminal.MOST_ROWS:
             super().v2_playbook_on_stats(stats)

@@ -106,12 +106,19 @@ def read(path: str, remedy: str = "name a file that you may read", most: int = M
 
 
 def write(
-    directory: str, files: t.Mapping[str, bytes], check: bool, named: str = "report_dir"
+    directory: str,
+    files: t.Mapping[str, bytes],
+    check: bool,
+    named: str = "report_dir",
+    what: str = "report",
 ) -> list[dict[str, t.Any]]:
     """Write files that are missing or differ, each atomically.
 
-    With ``check``, nothing is written. ``named``: the variable that sets the directory. Return for each file its
-    ``path``, its ``size`` in bytes, and whether it is (or would be) ``changed``.
+    Return for each file its ``path``, its ``size`` in bytes, and whether it is (or would be) ``changed``.
+
+    :param check: whether to write nothing.
+    :param named: the variable that sets the directory or the file.
+    :param what: what the files are, for the error.
     """
     done = []
     try:
@@ -124,11 +131,10 @@ def write(
                 _put(path, content)
             done.append({"path": shown_path(path), "size": len(content), "changed": changed})
     except OSError as error:
-        raise RailyardError(
-            "the report cannot be written: %s" % (error.strerror or error),
-            error.filename or directory,
-            "name a directory that you may write, with -e %s=DIR" % named,
-        ) from error
+        message = "the %s cannot be written: %s" % (what, error.strerror or error)
+        kind, value = ("file", "OUT") if named.endswith("_file") else ("directory", "DIR")
+        remedy = "name a %s that you may write, with -e %s=%s" % (kind, named, value)
+        raise RailyardError(message, error.filename or directory, remedy) from error
     return done
 
 
@@ -144,11 +150,7 @@ def write_fabric(dest: str, text: str, check: bool, refused: str, consent: str |
     if before and before != content and consent:
         raise Refused(refused, dest, "name another file, or overwrite it with %s" % consent)
     folder, name = os.path.split(dest)
-    try:
-        (file,) = write(folder or ".", {name: content}, check)
-    except RailyardError as error:
-        remedy = "name a file that you may write, with -e fabric_file=OUT"
-        raise RailyardError(error.message.replace("report", "fabric file", 1), error.place, remedy) from error
+    (file,) = write(folder or ".", {name: content}, check, "fabric_file", "fabric file")
     shown = shown_path(dest)
     diff = {"before": before.decode("utf-8", "replace"), "after": text}
     diff.update(before_header=shown, after_header=shown)

@@ -63,7 +63,7 @@ ELSEWHERE = [
     Row(r"ansible \S+ .*-m ansible\.builtin\.ping", why="asks the reader's own nodes for nothing"),
     Row(r"kubectl apply -k rendered/\S+/workload", why="starts pods, and no kubelet runs in the tests"),
     Row(r"kubectl (get node|describe pod) .*", "tests/integration/test_agent_pods.py"),
-    Row(r"kubectl get spiderippools,.*", why="reads the reader's own cluster"),
+    Row(r"kubectl get (spiderippools|macvlannetworks),.*", why="reads the reader's own cluster"),
     Row(r"kubectl get deviceclasses,resourceslices", "tests/functional/node/test_dra_driver.py"),
     Row(r"lab/lab (kubectl|helm|cluster)\b.*", "tests/integration/test_cluster.py"),
     Row(r"lab/lab .*", "tests/integration/test_lab.py"),

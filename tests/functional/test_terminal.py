@@ -34,10 +34,13 @@ def task(name: str, result: t.Mapping[str, t.Any], **more: t.Any) -> dict[str, t
     return {"name": name, "canned": {"result": result, "seconds": more.pop("seconds", 0)}, **more}
 
 
-def run(tmp_path: Path, nodes: int, tasks: list[dict[str, t.Any]], *words: str, progress: int = 0) -> Played:
+def run(
+    tmp_path: Path, nodes: int, tasks: list[dict[str, t.Any]], *words: str, progress: int = 0, last: str = ""
+) -> Played:
+    """Run a play with these tasks, and a play ``last`` without hosts."""
     playbook = tmp_path / "play.yml"
     hosts = {"name": "Prepare the hosts", "hosts": "all", "gather_facts": False, "tasks": tasks}
-    playbook.write_text(json.dumps([hosts]))
+    playbook.write_text(json.dumps([hosts, {"name": last, "hosts": "all:!all"}] if last else [hosts]))
     inventory = ",".join("node-%d" % number for number in range(1, nodes + 1)) + ","
     (tmp_path / "action_plugins").symlink_to(ROOT / "tests/plugins/action")
     env = {"ANSIBLE_STDOUT_CALLBACK": "railyard.fabric.rails", "RAILYARD_PROGRESS_SECONDS": str(progress)}
@@ -48,6 +51,11 @@ def test_a_play_that_ends_at_once_has_no_heading(tmp_path: Path) -> None:
     ended = {"name": "End the play", "ansible.builtin.meta": "end_play"}
     done = run(tmp_path, 2, [ended, task("Prepare the node", PREPARED)])
     assert done.returncode == 0 and "Prepare the hosts" not in done.stdout, done.text
+
+
+def test_a_last_play_without_hosts_has_no_heading_after_the_recap(tmp_path: Path) -> None:
+    done = run(tmp_path, 12, [task("Prepare the node", PREPARED)], last="Fail on nodes")
+    assert done.returncode == 0 and "node-[1-12] : " in done.stdout and "Fail on nodes" not in done.stdout, done.text
 
 
 @pytest.mark.parametrize("nodes", [2, 12])

@@ -148,12 +148,26 @@ def test_the_group_of_modules_has_all_that_run_on_nodes() -> None:
     assert all("group/railyard.fabric.%s" % name in page for name in groups)
 
 
-def test_the_file_of_two_nodes_and_one_rail_has_five_lines_and_no_findings() -> None:
+def test_files_of_five_lines_have_no_findings() -> None:
     page = (ROOT / "docs/guides/start.md").read_text(encoding="utf-8")
-    section = page.split("## Two nodes and one rail\n", 1)[1].split("\n## ", 1)[0]
-    text = section.split("```yaml\n", 1)[1].split("```", 1)[0]
-    outcome = lint(text.encode())
-    assert len(text.splitlines()) == 5 and outcome.plan and outcome.findings == []
+    files = re.findall(r"```yaml\n(plugin: .*?)```", page, re.S)
+    outcomes = [lint(text.encode()) for text in files]
+    assert len(files) == 3 and all(each.plan and each.findings == [] for each in outcomes)
+    assert {len(text.splitlines()) for text in files} == {5}
+
+
+@pytest.mark.parametrize("section", ["Five lines", "A cluster with rails"])
+def test_at_most_five_commands_lead_to_plan_and_objects(section: str) -> None:
+    page = (ROOT / "docs/guides/start.md").read_text(encoding="utf-8")
+    text = page.split("## %s\n" % section, 1)[1].split("\n## ", 1)[0]
+    commands = re.findall(r"^\$ (.+)", text, re.M)
+    # of two commands for the objects, a reader needs one
+    assert len(commands) - ("kubectl" in text) <= 5
+    assert [name for name in ("validate", "plan", "render") if "playbooks/%s.yml" % name in text] == [
+        "validate",
+        "plan",
+        "render",
+    ]
 
 
 @pytest.mark.parametrize("page", ["guides/agent.md", "guides/slurm.md", "guides/infiniband-sriov.md", "discover.md"])

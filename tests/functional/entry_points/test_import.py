@@ -12,6 +12,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.action import fabric_import
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import layout_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from tests import playbook
@@ -53,6 +54,42 @@ def test_import_writes_the_fabric_file_once(tmp_path: Path) -> None:
     assert "Remedy: name another file, or overwrite it with -e import_force=true." in other.text
     forced = play(**dict(specs, import_name="another", import_force=True))
     assert forced.returncode == 0 and yaml.safe_load(out.read_text())["fabric"]["name"] == "another"
+
+
+def test_patches_are_written_beside_the_fabric_file_and_named(tmp_path: Path) -> None:
+    source = tmp_path / "live.yml"
+    source.write_text(layout_rules.FULL.good, encoding="utf-8")
+    given = {"import_from": str(source), "import_name": "ai", "import_nodes": "ai-[1:2]", "import_provider": "agent"}
+    shown = play(**given)
+    assert shown.returncode == 0 and "kubectl patch" not in shown.stdout, shown.text
+    out = tmp_path / "the prod" / "fabric.yml"
+    done = play(**given, fabric_file=str(out))
+    (patch,) = (tmp_path / "the prod-exclude-slots").iterdir()
+    assert yaml.safe_load(patch.read_text())["spec"]["excludeIPs"] == ["172.16.11.102-172.16.11.200"], done.text
+    assert "--patch-file '%s'" % patch in done.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("dest", "folder"),
+    [
+        ("fabric.yml", "exclude-slots"),
+        ("./fabric.yml", "exclude-slots"),
+        ("../fabric.yml", "../exclude-slots"),
+        ("/fabric.yml", "/exclude-slots"),
+        ("inventories/prod/fabric.yml", "inventories/prod-exclude-slots"),
+        ("./prod//fabric.yml", "prod-exclude-slots"),
+    ],
+)
+def test_the_directory_of_patches_is_never_hidden_or_elsewhere(dest: str, folder: str) -> None:
+    assert fabric_import._patch_folder(dest) == folder
+
+
+def test_patches_that_cannot_be_written_are_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "prod-exclude-slots").touch()
+    with pytest.raises(RailyardError) as caught:
+        _fabric_files.write(str(tmp_path / "prod-exclude-slots"), {"a": b""}, False, "fabric_file", "patches of pools")
+    assert caught.value.message == "the patches of pools cannot be written: File exists"
+    assert caught.value.remedy == "name a file that you may write, with -e fabric_file=OUT"
 
 
 def test_a_directory_without_a_file_to_write_is_shown(tmp_path: Path) -> None:

@@ -45,10 +45,11 @@ def test_a_good_inventory_passes_by_itself() -> None:
 
 
 def test_a_bad_file_is_reported_and_fails(bad: Path, tmp_path: Path) -> None:
-    done = play("validate.yml", cwd=tmp_path, fabric_file="cluster", report_dir="out")
+    done = play("validate.yml", cwd=tmp_path, fabric_file="cluster", report_dir="out", schema_file="new/schema.json")
     assert done.returncode == 2, done.text
     assert re.search(r"wrong-type \(RY112\)\s+error\s+fabric\.mtu\s+jumbo is not a whole number", done.stdout)
     assert "cluster/fabric.yml: 1 error. Remedy: " in done.stdout
+    assert (tmp_path / "new/schema.json").read_bytes() == (ROOT / "docs" / "fabric.schema.json").read_bytes()
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == ["findings.json", "findings.junit.xml", "findings.sarif"]
     assert json.loads((out / "findings.json").read_text())["counts"]["error"] == 1

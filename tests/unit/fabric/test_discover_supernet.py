@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
     counts,
     run,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.supernet_schemes import supernet_schemes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network_of
 from tests import yaml_text
@@ -52,11 +53,13 @@ def test_nothing_is_left_to_decide(provider: str | None, supernet: str) -> None:
             assert net and held and net.holds(held.first)
 
 
-@pytest.mark.parametrize("count", [1, 32, 100])
+@pytest.mark.parametrize("count", [1, 32, 100, 600])
 def test_networks_have_room_for_all_nodes_and_their_pods(count: int) -> None:
-    outcome = discover(servers(count), provider="agent")
+    outcome = discover(servers(count), "10.64.0.0/10", provider="agent")
     fabric = yaml_text.load(outcome.text)["fabric"]
-    assert outcome.lint == [] and fabric["pods_per_node"] == 8
+    # many neighbours need a larger table
+    assert {each.code for each in outcome.lint} == ({"RY952"} if count > 100 else set())
+    assert fabric["pods_per_node"] == 8
     addresses = [port["address"] for node in planned(outcome.text).document()["nodes"] for port in node["ports"]]
     assert len(set(addresses)) == 8 * count
 
@@ -85,6 +88,24 @@ def test_gateways_and_pods_can_be_set() -> None:
     rail = yaml_text.load(outcome.text)["rails"]["gpu01"]
     assert rail["gateway"] == "172.16.0.254" and rail["pods"] == "172.16.0.1-172.16.0.99" and outcome.lint == []
     assert rail["hosts"].endswith(".253")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("pods", "1-200"), ("pods", ".200-.1"), ("pods", ".1 to .9"), ("gateway", "x"), ("gateway", ".1-.2")],
+)
+def test_options_that_are_not_addresses_are_refused(key: str, value: str) -> None:
+    addressed = live_nodes.nodes_of(planned((ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text()))
+    for infos in (servers(2), addressed):
+        with pytest.raises(RailyardError, match="discover_%s: %s is not valid" % (key, re.escape(value))):
+            discover(infos, given={key: value})
+
+
+def test_networks_leave_out_taken_ones_of_any_size() -> None:
+    supernet, taken, other = map(network_of, ("fd00::/32", "fd00::/33", "fd00:0:8000::1:0/112"))
+    assert supernet and taken and other
+    schemes = supernet_schemes(supernet, ["a", "b"], (), 4, {}, [taken, other])
+    assert [str(each.network) for each in schemes.values()] == ["fd00:0:8000:1::/64", "fd00:0:8000:2::/64"]
 
 
 def test_addresses_that_ports_have_stay() -> None:

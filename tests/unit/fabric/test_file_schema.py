@@ -13,18 +13,18 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema, key_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import WRONG_PLUGIN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file, finding
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules
+from tools import schema_doc
 
 from .wrong_files import GOOD, WRONG
 
 ROOT = Path(__file__).resolve().parents[3]
 RELEASED = ROOT / "docs" / "fabric.schema.json"
-PAGES = {name: (ROOT / "docs" / name).read_text() for name in key_texts.PAGES}
-SCHEMA = file_schema.schema(PAGES)
+PAGES = schema_doc.pages()
+SCHEMA = schema_doc.schema(PAGES)
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
 # The rules of what a key or a value alone must look like.
 SHAPE = {
@@ -66,8 +66,8 @@ def test_the_schema_is_valid() -> None:
 
 
 def test_the_released_file_is_current() -> None:
-    """Written by ``validate.yml -e schema_file=docs/fabric.schema.json``."""
-    assert RELEASED.read_bytes() == file_schema.as_json(PAGES)
+    """Written by ``tools/schema_doc.py``."""
+    assert RELEASED.read_text(encoding="utf-8") == schema_doc.page()
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -150,7 +150,7 @@ def test_each_key_has_a_short_description() -> None:
 def test_a_key_without_a_row_in_the_documentation_is_an_error() -> None:
     pages = {name: text.replace("`mac_seed`", "`mac_sed`") for name, text in PAGES.items()}
     with pytest.raises(RailyardError, match="fabric.mac_seed: no table has the key"):
-        file_schema.schema(pages)
+        schema_doc.schema(pages)
 
 
 @pytest.mark.parametrize("key", ["subnt", "gatway", "host_range"])

@@ -279,6 +279,27 @@ def test_slots_get_addresses_that_whereabouts_has_not_given(net: str, kind: str)
     assert not any(ipaddress.ip_address(each) in prefix for each in used for prefix in added)
 
 
+@pytest.mark.parametrize(
+    ("more", "first"),
+    [
+        ({"exclude": None}, []),
+        ({"exclude": "172.16.11.8/29"}, ["172.16.11.8/29"]),
+        ({"ipRanges": None}, []),
+        ({"ipRanges": ["x"]}, []),
+        ({"ipRanges": {}}, []),
+    ],
+)
+@pytest.mark.parametrize("plugins", [None, {}, "x"])
+def test_odd_values_of_a_network_stay_in_its_patch(more: dict[str, t.Any], first: list[str], plugins: t.Any) -> None:
+    network = whereabouts({"range": "172.16.11.0/24", **more})
+    network["spec"]["config"] = json.dumps(dict(json.loads(network["spec"]["config"]), plugins=plugins))
+    outcome = imported([network, allocations("172.16.11.0/24", [3])])
+    config = json.loads(patched(outcome)[0]["spec"]["config"])
+    exclude = config["ipam"].pop("exclude")
+    assert config == dict(json.loads(network["spec"]["config"]), ipam=config["ipam"])
+    assert exclude[: len(first)] == first and "172.16.11.192/27" in exclude
+
+
 def test_each_range_of_a_network_gets_its_own_exclusions() -> None:
     ranges = {"ipRanges": [{"range": "172.16.11.0/24"}, {"range": "fd00:1::/112"}]}
     known = [allocations("172.16.11.0/24", [7]), allocations("fd00:1::/112", [9])]

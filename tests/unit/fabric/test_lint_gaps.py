@@ -117,6 +117,18 @@ def test_a_guess_is_a_question() -> None:
     assert finding.code == "RY110" and finding.remedy == "if you mean pci, write that; otherwise remove it"
 
 
+@pytest.mark.parametrize("nic", ["efa2", "mlx6", "xyz"])
+def test_an_unknown_family_of_nics_can_be_left_out(nic: str) -> None:
+    text = fabric(
+        "provider: none, mtu: 4200",
+        "ib1: {subnet: 10.1.0.0/24, hosts: .1-.9}",
+        "nic: %s, ports: {ib1: {netdev: a1}}" % nic,
+    )
+    (finding,) = lint(text.encode()).findings
+    assert finding.code == "RY114" and finding.remedy.endswith("write one of them, or remove nic")
+    assert found(text.replace("nic: %s, " % nic, "")) == []
+
+
 def test_the_model_of_gpus_is_their_type_in_slurm() -> None:
     text = fabric(
         "provider: none, mtu: 4200",
@@ -223,6 +235,14 @@ SUPERNET = "addresses: {supernet: 172.20.0.0/16, rail_prefix: %d}\n"
 def test_wide_ranges_are_proposed_with_a_supernet(rails: str, code: str, remedy: str) -> None:
     remedies = {each.code: each.remedy for each in lint((WIDE % ("", rails)).encode()).findings}
     assert remedy in remedies[code]
+
+
+@pytest.mark.parametrize("pods", [256, 4096])
+def test_no_network_is_proposed_that_rails_cannot_have(pods: int) -> None:
+    text = WIDE.replace("pods_per_node: 16", "pods_per_node: %d, max_nodes: 65536" % pods)
+    rails = 'subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253'
+    remedies = {each.code: each.remedy for each in lint((text % ("", rails)).encode()).findings}
+    assert remedies["RY324"] == "lower pods_per_node"
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,13 @@ def marks(text: str) -> list[tuple[str, int, str]]:
         ("  mtu: 4200\n", "  # DECIDE: one\n  # DECIDE: two\n  mtu: 4200\n", [("fabric.mtu", 8, "one; two")]),
         ("  mtu: 4200\n", "  # DECIDE: one\n  # more of it\n\n  mtu: 4200\n", [("fabric.mtu", 9, "one")]),
         ("  mtu: 4200\r\n", "  # DECIDE: the MTU\r\n  mtu: 4200\r\n", [("fabric.mtu", 7, "the MTU")]),
+        ("  mtu: 4200\r", "  # DECIDE: the MTU\r  mtu: 4200\r", [("fabric.mtu", 7, "the MTU")]),
         ("hosts: .201-.253}\n", "hosts: .201-.253}  # DECIDE: é\n", [("rails.gpu01", 8, "é"), ("rails.gpu02", 9, "é")]),
         ("mac_seed: x", "mac_seed: x", []),
     ],
 )
 def test_a_marked_comment_is_a_finding_at_its_key(old: str, new: str, found: list[tuple[str, int, str]]) -> None:
-    base = BASE.replace("\n", "\r\n") if "\r" in old else BASE
+    base = BASE.replace("\n", "\r\n" if "\r\n" in old else "\r" if "\r" in old else "\n")
     assert marks(base.replace(old, new)) == found
 
 

@@ -238,7 +238,7 @@ def test_schemas_are_found_in_folders_and_later_ones_win(tmp_path: Path) -> None
     found, overridden = schemas.read([tmp_path])
     assert set(found) == {"rails.example.org"}
     assert found["rails.example.org"].file == tmp_path / "c/rails.yaml"
-    assert overridden == ["1 CRDs are those of %s, not the other ones in %s" % (tmp_path / "b", tmp_path / "a")]
+    assert overridden == ["1 CRDs: the version in %s replaces the version in %s" % (tmp_path / "b", tmp_path / "a")]
     found, overridden = schemas.read([tmp_path, tmp_path / "a"])
     assert found["rails.example.org"].text == (CRD % "one").encode()
 

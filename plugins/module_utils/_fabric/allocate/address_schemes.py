@@ -158,23 +158,20 @@ class Demand:
     """The demand for addresses on a rail.
 
     ``nodes``: nodes of the file on the rail. ``max_nodes``: the planned maximum. ``pods_per_node``: pods of a node that
-    need an address at the same time. ``slots``: that number is the number of slots of a port.
+    need an address at the same time. ``slots``: that number is the number of slots of a port. ``pods_key``: the key of
+    the file that determines it.
     """
 
     nodes: int = 0
     max_nodes: int | None = None
     pods_per_node: int | None = None
     slots: bool = False
+    pods_key: str = "pods_per_node"
 
     @property
     def planned_nodes(self) -> int:
         """The number of nodes that need addresses."""
         return max(self.nodes, self.max_nodes or 0)
-
-    @property
-    def pods_key(self) -> str:
-        """The key of the file that determines the number of pods."""
-        return "slots" if self.slots else "pods_per_node"
 
     @property
     def pods_text(self) -> str:

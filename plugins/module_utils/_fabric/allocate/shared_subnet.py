@@ -35,9 +35,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Share,
     Units,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, Range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, partial_blocks
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+
+# Family -> the prefix length of the largest private network, which several rails divide (RFC 1918, RFC 4193).
+_LARGEST = {IPV4: 8, IPV6: 8}
 
 
 class SharedSubnetPlanner(Planner):
@@ -255,20 +258,21 @@ class SharedSubnetPlanner(Planner):
             pods, hosts = self.scheme.pods.without(taken), self.scheme.hosts.without(taken)
         return pods.overlap(hosts) if pods and hosts else None
 
-    def _widened(self, size: int) -> str:
-        """Return how to get a range of ``size`` addresses: in a larger network if that of the rail is too small."""
+    def _widened(self, size: int, instead: str) -> str:
+        """Return how to get a range of ``size`` addresses, in a larger network if the rail's is too small, or what to
+        do instead."""
         largest = self.network.usable.size
-        if size <= largest:
-            return "widen the range to %s" % count(size, "address", "addresses")
         # room for the ports and the gateway beside the range
         prefix = self.bits - (size + largest).bit_length()
-        if self._rails > 1:
-            return "use a /%d as the subnet of these rails" % prefix
-        return "use a /%d for each rail, with supernet and rail_prefix%s: %d in addresses" % (
-            prefix,
-            self._suffix,
-            prefix,
-        )
+        wider = "use a /%d for each rail, with supernet and rail_prefix%s: %d in addresses"
+        wider %= (prefix, self._suffix, prefix)
+        if size <= largest:
+            wider = "widen the range to %s" % count(size, "address", "addresses")
+        elif prefix <= _LARGEST[self.bits]:
+            return instead
+        elif self._rails > 1:
+            wider = "use a /%d as the subnet of these rails" % prefix
+        return "%s, or %s" % (wider, instead)
 
     def _too_many(self, kind: str, nodes: int, why: str, instead: str) -> Problem:
         """Return the problem of too many nodes, for the range that limits their number."""
@@ -284,8 +288,7 @@ class SharedSubnetPlanner(Planner):
             what, size = "%s on %d rails" % (what, part.rails), size * part.rails
         note = ", without taken addresses" if reduced else ""
         message = "%s (%s%s) has room for %s, and %s" % (key, whole, note, what, why)
-        remedy = "%s, or %s" % (self._widened(size), instead)
-        return Problem(kind, key, message, remedy)
+        return Problem(kind, key, message, self._widened(size, instead))
 
     def _check_gateway(self) -> None:
         gateway, net = self.gateway, self.network
@@ -379,7 +382,7 @@ class SharedSubnetPlanner(Planner):
                 pods,
                 pods.size,
             )
-            remedy = "%s, or lower %s" % (self._widened(demand.planned_nodes * pods_per_node), demand.pods_key)
+            remedy = self._widened(demand.planned_nodes * pods_per_node, "lower %s" % demand.pods_key)
             self._add(PODS, "pods" + self._suffix, message, remedy)
 
 

@@ -56,7 +56,10 @@ class Outcome(t.NamedTuple):
 
 
 def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
-    """Create a fabric file from nodes. Does not raise for any result of ``rail_info``, however incomplete."""
+    """Create a fabric file from nodes. Does not raise for any result of ``rail_info``, however incomplete.
+
+    :raises RailyardError: for a supernet that is too small or in use, and for other invalid options.
+    """
     findings = Findings()
     observed: list[ObservedNode] = []
     for info in sorted(infos, key=lambda info: natural(info.name)):

@@ -9,6 +9,7 @@ import typing as t
 from collections import Counter
 from dataclasses import replace
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import planner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     BY_RAIL,
@@ -30,11 +31,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.a
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    IPV4,
+    IPV6,
     SUFFIX,
     Network,
     Range,
     link_local,
-    parse_address,
     parse_range,
     show,
 )
@@ -44,6 +46,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
     single,
     without,
 )
+
+# Family -> the form of a range in options.
+_RANGES = {IPV4: ".1-.200", IPV6: "::1-::ffff"}
 
 
 class Ways(t.NamedTuple):
@@ -125,11 +130,10 @@ def _common(track: Track, ways: Ways) -> Scheme:
         findings.add(
             "DS307", place, message, "set gateway to the address of the leaf; hosts.yml configures it on all nodes"
         )
-    suffix = SUFFIX[track.bits]
-    stated = ways.given.get("gateway" + suffix)
-    if gateway is None and stated:
-        gateway = parse_address(stated, net)
-    pods = _pods(track, numbering, gateway, ways) if track.rail in ways.for_pods else None
+    own_gateway, own_pods = stated(ways.given, net)
+    if gateway is None:
+        gateway = own_gateway
+    pods = _pods(track, numbering, gateway, own_pods, ways) if track.rail in ways.for_pods else None
     part = track.part
     return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts), numbering=numbering, part=part)
 
@@ -145,8 +149,25 @@ def _hosts(track: Track, usable: Range, indexes: int) -> tuple[Range, str | None
     return Range(first, max(first, min(hosts.last, usable.last)), track.bits), track.numbering
 
 
-def _pods(track: Track, numbering: str | None, gateway: int | None, ways: Ways) -> Ranges | None:
-    """Return the addresses of pods: those that are given, or that ports and gateways leave free. Report the latter.
+def stated(given: t.Mapping[str, str], net: Network) -> tuple[int | None, Range | None]:
+    """Return the gateway and the pod addresses of a network that options set.
+
+    :raises RailyardError: for an invalid option.
+    """
+    suffix = SUFFIX[net.bits]
+    ends: list[tuple[int, int] | None] = []
+    for key, form in (("gateway" + suffix, "::fe" if suffix else ".254"), ("pods" + suffix, _RANGES[net.bits])):
+        text = given.get(key)
+        found = parse_range(text, net) if text else None
+        if text and (found is None or found[0] > found[1] or (key.startswith("gateway") and "-" in text)):
+            raise RailyardError("%s is not valid" % text, "discover_" + key, "write it in this form: %s" % form)
+        ends.append(found)
+    gateway, pods = ends
+    return gateway[0] if gateway else None, Range(*pods, net.bits) if pods else None
+
+
+def _pods(track: Track, numbering: str | None, gateway: int | None, chosen: Range | None, ways: Ways) -> Ranges | None:
+    """Return the addresses of pods: the chosen ones, or those that ports and gateways leave free. Report the latter.
 
     Without a numbering, a rail of one network gets its part of them.
     """
@@ -154,10 +175,7 @@ def _pods(track: Track, numbering: str | None, gateway: int | None, ways: Ways) 
     if net is None:
         return None
     usable, suffix = net.usable, SUFFIX[track.bits]
-    stated = parse_range(ways.given["pods" + suffix], net) if ways.given.get("pods" + suffix) else None
-    if stated:
-        chosen: Range | None = Range(stated[0], stated[1], track.bits)
-    else:
+    if chosen is None:
         tracks = track.common if track.common and not numbering else [track]
         used = [_hosts(each, usable, ways.indexes)[0] for each in tracks]
         own_gateway = None if gateway is None or not net.holds(gateway) else gateway

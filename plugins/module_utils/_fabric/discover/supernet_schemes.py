@@ -9,14 +9,13 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import SUBNET, Scheme
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.inferred_schemes import stated
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import Model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     SUFFIX,
     Network,
     Range,
-    nth_subnet,
-    parse_address,
-    parse_range,
+    network,
     show,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
@@ -30,8 +29,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
 PODS_PER_NODE = 8
 # Family -> the longest prefix of a rail's network. Shorter ones are used for more nodes.
 _LONGEST = {32: 24, 128: 64}
-# Pod addresses of one rail: a pool of a whole /64 is too large to be useful.
-_MOST_PODS = 4096
+# A division of a whole /64 is too large to be useful. Addresses that pods and nodes divide; those of pods, unless the
+# nodes need more; those of nodes on a rail without pods.
+_MOST_ADDRESSES, _MOST_PODS, _MOST_HOSTS = 65536, 4096, 254
 PLACE = "discover_supernet"
 
 
@@ -48,23 +48,19 @@ def supernet_schemes(
     :param nodes: the highest index of a node.
     :param given: ``pods`` and ``gateway`` as short forms.
     :param taken: networks that must not be used.
-    :raises RailyardError: if the supernet is too small.
+    :raises RailyardError: if the supernet is too small, or an option is invalid.
     """
     bits, suffix = supernet.bits, SUFFIX[supernet.bits]
     # gateway, network and broadcast address
     wanted = nodes * (1 + PODS_PER_NODE) + 3
     prefix = max(min(_LONGEST[bits], bits - (wanted - 1).bit_length()), supernet.prefix)
     nets: list[Network] = []
-    while prefix <= bits - 2:
+    while prefix <= bits - 2 and len(nets) < len(rails):
         nets = _networks(supernet, prefix, len(rails), taken)
-        if len(nets) == len(rails):
-            break
         prefix += 1
     schemes: dict[str, Scheme] = {}
     for rail, net in zip(rails, nets):
-        gateway = parse_address(given["gateway" + suffix], net) if given.get("gateway" + suffix) else None
-        stated = parse_range(given["pods" + suffix], net) if given.get("pods" + suffix) else None
-        scheme = _divided(net, nodes, gateway, Range(stated[0], stated[1], bits) if stated else None, rail in for_pods)
+        scheme = _divided(net, nodes, *stated(given, net), rail in for_pods)
         if scheme:
             schemes[rail] = scheme
     if len(schemes) < len(rails):
@@ -79,34 +75,31 @@ def supernet_schemes(
 
 def _networks(supernet: Network, prefix: int, count: int, taken: t.Sequence[Network]) -> list[Network]:
     """Return the first networks of this length that overlap no taken one; fewer if there are not enough."""
+    size = 1 << supernet.bits - prefix
     nets: list[Network] = []
-    number = 1
-    while len(nets) < count:
-        net = nth_subnet(supernet, prefix, number)
-        if net is None:
-            break
-        if not any(net.addresses.overlap(other) for other in taken):
-            nets.append(net)
-        number += 1
+    for free in without([supernet.addresses], [net.addresses for net in taken]):
+        first = -(-free.first // size) * size
+        starts = range(first, min(free.last + 2 - size, first + size * (count - len(nets))), size)
+        nets.extend(network(start, prefix, supernet.bits) for start in starts)
     return nets
 
 
-def _divided(net: Network, nodes: int, gateway: int | None, stated: Range | None, pods: bool) -> Scheme | None:
-    """Return the division of a network between pods and nodes, with room for more nodes; None if it is too small."""
+def _divided(net: Network, nodes: int, gateway: int | None, pods: Range | None, for_pods: bool) -> Scheme | None:
+    """Return the division of a network between pods and nodes, with room for more nodes; None if it is too small.
+
+    :param pods: the addresses of pods, if an option sets them.
+    """
     used = [] if gateway is None or not net.holds(gateway) else [single(gateway, net.bits)]
-    free = longest(without([net.usable], [*used, *([stated] if stated else [])]))
-    if free is None:
+    free = longest(without([net.usable], [*used, *([pods] if pods else [])]))
+    if free is None or free.size < nodes + (for_pods and not pods):
         return None
-    wanted = max(nodes, min(free.size, (1 << 32 - 16)) // (1 + PODS_PER_NODE) if pods else min(free.size, 254))
-    if free.size < nodes + (1 if pods and not stated else 0):
-        return None
-    hosts = Range(max(free.first, free.last - wanted + 1), free.last, net.bits)
-    chosen = stated
-    if pods and not stated:
-        hosts = Range(max(hosts.first, free.first + 1), free.last, net.bits)
-        chosen = Range(free.first, min(hosts.first - 1, free.first + _MOST_PODS - 1), net.bits)
+    room = min(free.size, _MOST_ADDRESSES) // (1 + PODS_PER_NODE) if for_pods else min(free.size, _MOST_HOSTS)
+    hosts = Range(free.last - max(nodes, room) + 1, free.last, net.bits)
+    if for_pods and not pods:
+        most = max(_MOST_PODS, nodes * PODS_PER_NODE)
+        pods = Range(free.first, min(hosts.first, free.first + most) - 1, net.bits)
     return Scheme(
-        SUBNET, net, gateway=gateway, pods=Ranges.of(chosen) if pods and chosen else None, hosts=Ranges.of(hosts)
+        SUBNET, net, gateway=gateway, pods=Ranges.of(pods) if for_pods and pods else None, hosts=Ranges.of(hosts)
     )
 
 

@@ -167,7 +167,7 @@ def _read_settings(settings: NodeSettings, section: Section, report: Report) -> 
     settings.slots = read_slots(section)
     if isinstance(settings, Profile):
         settings.soft_rdma = section.choice("soft_rdma", ("rxe", "siw"))
-        settings.nic = section.choice("nic", tuple(FAMILIES))
+        settings.nic = section.choice("nic", tuple(FAMILIES), remedy="write one of them, or remove nic")
     settings.driver = read_driver(section)
     settings.firmware = read_firmware(section, report)
     settings.partitions = read_partitions(section, report)

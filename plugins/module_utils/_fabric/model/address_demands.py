@@ -38,7 +38,8 @@ def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Pa
     slots = facts_of(fabric.provider).slots
     for rail in fabric.rails:
         most, place = pods.get(rail.name, (None, ()))
-        demands[rail.name] = (Demand(node_counts[rail.name], fabric.max_nodes, most, slots), place)
+        key = "slots" if slots and place[-1:] != ("pods_per_node",) else "pods_per_node"
+        demands[rail.name] = (Demand(node_counts[rail.name], fabric.max_nodes, most, slots, key), place)
     return demands
 
 

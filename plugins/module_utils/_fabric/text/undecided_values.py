@@ -78,7 +78,7 @@ def _comments(text: str) -> t.Iterator[tuple[int, str]]:
         start, end = event.start_mark, event.end_mark
         if isinstance(event, yaml.ScalarEvent) and start and end:
             inside.append(((start.line, start.column), (end.line, end.column)))
-    for at, line in enumerate(text.split("\n")):
+    for at, line in enumerate(text.splitlines()):
         found = _COMMENT.search(line)
         if found and not any(start <= (at, found.start()) < end for start, end in inside):
             yield at + 1, found.group(1).strip()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import shlex
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import render
@@ -16,7 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     PoolObject,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.slot_ranges import Exclusion
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range, parse_network, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range, network_of, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import merged
 
 # Names of objects as the API server accepts them: they become a path and a command.
 _NAME = re.compile(r"[a-z0-9.-]*\Z")
@@ -32,27 +34,24 @@ class Patch(t.NamedTuple):
 
     def command(self, path: str) -> str:
         """Return the command that applies the file at ``path``."""
-        return "kubectl patch %s --type merge --patch-file %s" % (self.arguments, path)
+        return "kubectl patch %s --type merge --patch-file %s" % (self.arguments, shlex.quote(path))
 
 
 def patches(exclusions: t.Iterable[Exclusion]) -> list[Patch]:
     """Return the patches of all objects, in the order of their pools. Networks that share a pool have one each."""
-    of_objects: dict[tuple[str, str, str], list[Exclusion]] = {}
+    of_objects: dict[tuple[str, str, str], tuple[PoolObject, list[Exclusion]]] = {}
     for pool, ranges in exclusions:
         if pool.object and all(_NAME.match(each) for each in pool.object[:3]):
-            of_objects.setdefault(pool.object[:3], []).append((pool, ranges))
-    return [_patch(listed) for listed in of_objects.values()]
+            of_objects.setdefault(pool.object[:3], (pool.object, []))[1].append((pool, ranges))
+    return [_patch(*each) for each in of_objects.values()]
 
 
-def _patch(listed: t.Sequence[Exclusion]) -> Patch:
+def _patch(owner: PoolObject, listed: t.Sequence[Exclusion]) -> Patch:
     """Return the patch of an object, which may contain several pools."""
-    owner = listed[0][0].object
-    if owner is None:
-        raise AssertionError("only pools with an object come here")
     key = owner.field.rpartition(".")[2]
-    value: t.Any = owner.text
-    for pool, ranges in listed:
-        value = _with_ranges(value, pool, ranges) if owner.text else _listed(owner, ranges)
+    value: t.Any = owner.text or _listed(owner, merged(each for _pool, ranges in listed for each in ranges))
+    for pool, ranges in listed if owner.text else ():
+        value = _with_ranges(value, pool, ranges)
     kind = owner.resource.partition(".")[0]
     name = "-".join(filter(None, (kind, owner.namespace, owner.name))) + ".yml"
     arguments = "%s %s%s" % (owner.resource, owner.name, " -n %s" % owner.namespace if owner.namespace else "")
@@ -73,22 +72,17 @@ def _listed(owner: PoolObject, ranges: t.Sequence[Range]) -> list[t.Any]:
 def _with_ranges(text: str, pool: Pool, ranges: t.Sequence[Range]) -> str:
     """Return the JSON of a network with further prefixes in ``exclude`` of the part that has the pool's network."""
     root = json.loads(text)
-    sections = [root] if "range" in root or "ipRanges" in root else []
-    sections += [each["ipam"] for each in (root, *root.get("plugins", ())) if isinstance(each.get("ipam"), dict)]
-    prefixes = [str(prefix) for each in ranges for prefix in _prefixes(each)]
+    sections = [root, *_objects([each.get("ipam") for each in (root, *_objects(root.get("plugins")))])]
+    ends = ([ipaddress.ip_address(show(end, each.bits)) for end in (each.first, each.last)] for each in ranges)
+    prefixes = [str(prefix) for first, last in ends for prefix in ipaddress.summarize_address_range(first, last)]
     for section in sections:
-        for part in (section, *section.get("ipRanges", ())):
-            written = str(part.get("range", "")).rpartition("-")[2]
-            if pool.net and parse_network(written, pool.net.bits) and _is_of(written, pool):
-                part["exclude"] = [*part.get("exclude", ()), *prefixes]
+        for part in (section, *_objects(section.get("ipRanges"))):
+            if network_of(str(part.get("range", "")).rpartition("-")[2]) == pool.net:
+                written = part.get("exclude")
+                listed = written if isinstance(written, list) else [written] if written else []
+                part["exclude"] = [*listed, *(each for each in prefixes if each not in listed)]
     return json.dumps(root)
 
 
-def _is_of(written: str, pool: Pool) -> bool:
-    return pool.net is not None and ipaddress.ip_network(written, strict=False) == ipaddress.ip_network(str(pool.net))
-
-
-def _prefixes(part: Range) -> t.Iterable[t.Any]:
-    """Return the prefixes of a range."""
-    kind = ipaddress.IPv4Address if part.bits == 32 else ipaddress.IPv6Address
-    return ipaddress.summarize_address_range(kind(part.first), kind(part.last))
+def _objects(value: t.Any) -> list[dict[str, t.Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

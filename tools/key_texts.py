@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 """What the keys of the fabric file mean, from the tables of its documentation, for the JSON Schema."""
 
 from __future__ import annotations

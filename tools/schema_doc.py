@@ -1,29 +1,40 @@
+#!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-
-"""JSON Schema of the fabric file, for editors.
+"""Write docs/fabric.schema.json, the JSON Schema of the fabric file. With --check, only report whether it is current.
 
 The readers declare the schema: they run on sections that record the keys that they read, with types and limits. So
 there is no second list of keys. They run several times, because the keys depend on the values: a single value, a list
-or a mapping; listed or generated rails; a choice that is set or missing. The descriptions come
-from the documentation.
+or a mapping; listed or generated rails; a choice that is set or missing. The descriptions come from the documentation.
 """
 
 from __future__ import annotations
 
 import json
+import pathlib
+import sys
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import key_texts
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import PLUGIN, read_sections
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+sys.path[:0] = [str(ROOT), str(ROOT / "collections")]
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import (  # noqa: E402
+    PLUGIN,
+    read_sections,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (  # noqa: E402
+    Path,
+    Report,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (  # noqa: E402
     Mapping,
     Scalar,
     Sequence,
     Value,
 )
+from tools import generated, key_texts  # noqa: E402
 
 Schema = t.Dict[str, t.Any]
 
@@ -183,10 +194,6 @@ class _Recorder(Section):
         return [_Recorder(item, self.run, self.path + (key, 0), self.report)]
 
 
-def as_json(pages: t.Mapping[str, str]) -> bytes:
-    return (json.dumps(schema(pages), indent=1) + "\n").encode("utf-8")
-
-
 def schema(pages: t.Mapping[str, str]) -> Schema:
     """Return the schema.
 
@@ -231,3 +238,16 @@ def schema(pages: t.Mapping[str, str]) -> Schema:
         "definitions": _DEFINITIONS,
         **whole,
     }
+
+
+def pages() -> dict[str, str]:
+    """Return the pages that describe the keys: name -> Markdown."""
+    return {name: (DOCS / name).read_text(encoding="utf-8") for name in key_texts.PAGES}
+
+
+def page() -> str:
+    return json.dumps(schema(pages()), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(generated.main("tools/schema_doc.py", __doc__, lambda: {DOCS / "fabric.schema.json": page()}))
