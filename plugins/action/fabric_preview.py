@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.hos
     NodePreview,
     Preview,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output, _this_run
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output, _planned, _this_run
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import PREVIEW, of_check_mode
 
@@ -29,10 +29,6 @@ class ActionModule(ControllerAction):
         "nodes": {"type": "list", "elements": "str", "required": True},
         "report_dir": {"type": "path", "default": "reports"},
     }
-
-    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
-        self._vars: t.Mapping[str, t.Any] = task_vars or {}
-        return super().run(tmp, task_vars)
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         spool = of_check_mode()
@@ -51,7 +47,7 @@ class ActionModule(ControllerAction):
             path = _fabric_files.write(options["report_dir"], {_FILE: content}, False, "verify_report_dir")[0]["path"]
         except RailyardError as error:
             result["warnings"] = [str(error)]
-        allowed = boolean(self._value("reboot_allowed") or False)
+        allowed = boolean(_planned.variable("reboot_allowed", self._vars, self._templar) or False)
         # the command is one line, so that it can be copied
         after = [_this_run.next_command(preview.counts, allowed)]
         lines = preview.lines(_output.width(), path, SCREEN - len(after), allowed)
@@ -59,10 +55,5 @@ class ActionModule(ControllerAction):
             diffs = list(preview.file_diffs())
             lines += diffs if len(lines) + len(diffs) + len(after) <= SCREEN else []
         lines += after
-        result.update(lines=lines, file=path)
-        if not _output.show(lines):
-            result["_ansible_verbose_always"] = True
-        return result
-
-    def _value(self, name: str) -> t.Any:
-        return self._templar.template(self._vars.get(name))
+        _output.show(lines)
+        return dict(result, lines=lines, file=path)

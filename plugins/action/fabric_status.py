@@ -46,10 +46,6 @@ class ActionModule(ControllerAction):
         "cluster": {"type": "bool", "default": False},
     }
 
-    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
-        self._vars: t.Mapping[str, t.Any] = task_vars or {}
-        return super().run(tmp, task_vars)
-
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         nodes = []
         fabric: t.Mapping[str, t.Any] = {}
@@ -79,10 +75,8 @@ class ActionModule(ControllerAction):
             result["file"] = files[0]["path"]
         except RailyardError as error:
             result["warnings"] = [str(error)]
-        result["lines"] = lines
-        if not _output.show(lines):
-            result["_ansible_verbose_always"] = True
-        return result
+        _output.show(lines)
+        return dict(result, lines=lines)
 
 
 def _cordoned(options: t.Mapping[str, t.Any], names: t.Sequence[str], notes: list[str]) -> list[str] | None:

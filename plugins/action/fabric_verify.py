@@ -84,10 +84,6 @@ class ActionModule(ControllerAction):
         "parts_dir": {"type": "path"},
     }
 
-    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
-        self._vars: t.Mapping[str, t.Any] = task_vars or {}
-        return super().run(tmp, task_vars)
-
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         """Return the verdict, and write its files. Of a part, only keep what the nodes reported."""
         parts = self._parts(options) if options["part"] == node_parts.JUDGE else []

@@ -18,7 +18,5 @@ class ActionModule(ControllerAction):
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         text = options["text"]
         lines = [line for part in (text if isinstance(text, list) else [text]) for line in str(part).splitlines()]
-        result: dict[str, t.Any] = {"changed": False, "lines": lines}
-        if not _output.show(lines):
-            result["_ansible_verbose_always"] = True
-        return result
+        _output.show(lines)
+        return {"changed": False, "lines": lines}

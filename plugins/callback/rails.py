@@ -383,7 +383,7 @@ class CallbackModule(Default):
         flush(sys.stdout)
 
     def _recap(self, stats: t.Any) -> t.Iterator[tuple[str, str]]:
-        """Print a line for all nodes with the same result. Successful tasks are not counted."""
+        """Yield a line and its color for all nodes with the same result. Successful tasks are not counted."""
         ends: dict[tuple[bool, int, int, int], list[str]] = {}
         for host in sorted(stats.processed):
             found = stats.summarize(host)

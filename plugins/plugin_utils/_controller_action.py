@@ -25,6 +25,7 @@ class ControllerAction(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
         """Run :meth:`work` with the options. Return its result, or that of a failed task."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
+        self._vars: t.Mapping[str, t.Any] = task_vars or {}
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
         try:
             result.update(self.work(options, bool(self._task.check_mode)))

@@ -63,16 +63,14 @@ def painted(lines: t.Sequence[str], ok: bool | None = None) -> str:
     return "\n".join(texts)
 
 
-def show(lines: t.Sequence[str], ok: bool | None = None) -> bool:
-    """Print the lines, and return True. Return False if the callback prints results: ours, or one JSON document.
+def show(lines: t.Sequence[str], ok: bool | None = None) -> None:
+    """Print the lines, unless the callback prints results: ours, or one JSON document.
 
     :param ok: see :func:`painted`.
     """
     callback = str(constants.config.get_config_value("DEFAULT_STDOUT_CALLBACK"))
-    if "json" in callback or callback == CALLBACK:
-        return False
-    print_lines(lines, ok)
-    return True
+    if "json" not in callback and callback != CALLBACK:
+        print_lines(lines, ok)
 
 
 def print_lines(lines: t.Sequence[str], ok: bool | None = None) -> None:

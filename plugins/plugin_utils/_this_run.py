@@ -10,7 +10,7 @@ import re
 import shlex
 import typing as t
 
-from ansible import context
+from ansible import constants, context
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
@@ -18,6 +18,18 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_fil
 # Variables whose values are not printed.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 _NEXT = "next: %s"
+# Options of Ansible: the key of the value, and the setting that is its default.
+_OPTIONS = (
+    ("--limit", "subset", "DEFAULT_SUBSET"),
+    ("--tags", "tags", "TAGS_RUN"),
+    ("--skip-tags", "skip_tags", "TAGS_SKIP"),
+    ("--user", "remote_user", "DEFAULT_REMOTE_USER"),
+    ("--private-key", "private_key_file", "DEFAULT_PRIVATE_KEY_FILE"),
+    ("--forks", "forks", "DEFAULT_FORKS"),
+)
+# The same for options without a value, and for those that can be repeated.
+_FLAGS = (("--ask-pass", "ask_pass"), ("--ask-become-pass", "become_ask_pass"), ("--ask-vault-pass", "ask_vault_pass"))
+_REPEATED = (("--vault-id", "vault_ids"), ("--vault-password-file", "vault_password_files"))
 
 
 def next_command(counts: t.Mapping[str, int], reboots_allowed: bool) -> str:
@@ -46,18 +58,25 @@ def in_awx() -> bool:
 def this_command(*more: str) -> str:
     """Return the command that runs the same playbooks with the same options, without ``--check`` and ``--diff``.
 
-    Values of variables whose names look like those of secrets are replaced.
+    Options that an inventory usually has, such as ``--ssh-common-args``, are omitted. Values of variables whose names
+    look like the names of secrets are replaced.
     """
     given: t.Mapping[str, t.Any] = context.CLIARGS or {}
     words = [
         shlex.quote(_fabric_files.shown_path(path) if os.path.exists(path) else path)
         for path in given.get("args") or ()
     ]
-    for option, key in (("--limit", "subset"), ("--tags", "tags"), ("--skip-tags", "skip_tags")):
-        value = given.get(key)
-        text = ",".join(value) if isinstance(value, (list, tuple)) else str(value or "")
-        if text and not (key == "tags" and text == "all"):
+    for option, key, setting in _OPTIONS:
+        text, default = _text(given.get(key)), _text(getattr(constants, setting, None))
+        if text not in ("", default) and (key, text) != ("tags", "all"):
             words += [option, shlex.quote(text)]
+    words += [option for option, key in _FLAGS if given.get(key)]
+    for option, key in _REPEATED:
+        words += [word for value in given.get(key) or () for word in (option, shlex.quote(str(value)))]
     for variable in given.get("extra_vars") or ():
         words += ["-e", "..." if _SECRET.search(str(variable)) else shlex.quote(str(variable))]
     return command(" ".join([*words, *more]), _fabric_files.inventory())
+
+
+def _text(value: t.Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value or "")

@@ -85,7 +85,11 @@ class Spool:
 
 
 def of_check_mode() -> Spool:
-    """Return the files of a run in check mode. Actions run in children of the process of the run, whose ID names it."""
+    """Return the files of a run in check mode.
+
+    Actions run in children of the process of the run, whose ID names it: runs that are forks of a process that has
+    loaded Ansible have the same temporary directory.
+    """
     return Spool("%s %d" % (PREVIEW, os.getppid()))
 
 

@@ -140,12 +140,15 @@ def test_everything_is_in_the_file_and_nothing_is_printed_twice(tmp_path: Path) 
 
 def test_all_nodes_that_refuse_are_shown_and_the_next_command_checks_again(tmp_path: Path) -> None:
     names = ["hgx-1", "hgx-2"]
+    (tmp_path / "vault").write_text("x\n")
+    words = ["-e", "a_secret_token=x", "--limit", "hgx-1,hgx-2", "-f", "3", "-u", "admin", "--vault-id", "v@vault"]
     preview_nodes.prepare(tmp_path, 2, dict.fromkeys(names, preview_nodes.without_containerd))
-    done = run(tmp_path, "playbooks/hosts.yml", "--check", "-e", "a_secret_token=x", "--limit", "hgx-1,hgx-2")
+    done = run(tmp_path, "playbooks/hosts.yml", "--check", *words)
     assert done.returncode == 2 and "0 reboots, 2 refusals" in done.stdout
     line = next(line for line in done.stdout.splitlines() if line.startswith("next: "))
     assert line.startswith("next: apply the remedies, then check again: ansible-playbook -i fabric.yml ")
-    assert line.endswith("playbooks/hosts.yml --limit hgx-1,hgx-2 -e ... --check")
+    options = "--limit hgx-1,hgx-2 --user admin --forks 3 --vault-id v@vault -e ... --check"
+    assert line.endswith("playbooks/hosts.yml " + options)
 
 
 def test_a_run_that_changes_nodes_has_no_preview_and_groups_their_changes(tmp_path: Path) -> None:

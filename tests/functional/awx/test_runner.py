@@ -177,8 +177,7 @@ def waiting(project: Path) -> Path:
     result = {"needs": {}, "reboot_required": True, "reboot_reasons": reasons, "system": {"boot_id": None}}
     preparing = yaml.safe_load((project / "playbooks/tasks/prepare.yml").read_text())[0]
     noted = {"ansible.builtin.set_fact": {"railyard_prepared": result}, "tags": preparing["tags"]}
-    for name in ("preview.yml", "refused.yml"):
-        (place / "tasks" / name).write_text((project / "playbooks/tasks" / name).read_text())
+    (place / "plays").symlink_to(project / "playbooks/plays")
     for name in ("prepare.yml", "prepare_and_complete.yml"):
         (place / "tasks" / name).write_text(yaml.safe_dump([noted]))
     return place / "hosts.yml"

@@ -28,6 +28,12 @@ RAILS = ["rail%02d" % number for number in range(1, 9)]
         (["rail%02d" % number for number in range(1, 9)], "rail0[1-8]"),
         (["rail08", "rail09", "rail10"], "rail[08-10]"),
         (["x%d" % (2 * number) for number in range(9)], "x[0,2,4,6,8,10,12,14,...]"),
+        (["su%d-%02d" % (unit, node) for unit in (1, 2, 3) for node in (1, 2)], "su[1-3]-0[1-2]"),
+        (["su1-01", "su1-02", "su2-01", "su2-02", "su3-02"], "su3-02, su[1-2]-0[1-2]"),
+        (
+            ["su%d-%d" % (unit, 2 * node) for unit in (1, 2) for node in range(9 + unit)],
+            "su1-[0,2,4,6,8,10,12,14,...], su2-[0,2,4,6,8,10,12,14,...]",
+        ),
         (["%s" % letter for letter in "abcdefghij"], "a, b, c, d, e, f, g, h and 2 more"),
     ],
 )
@@ -73,7 +79,7 @@ def test_other_old_values_and_other_rails_are_other_lines() -> None:
     ("rails", "text"),
     [
         (["gpu01p1", "gpu01p2"], "gpu01p[1-2]"),
-        (["gpu01p1", "gpu01p2", "gpu02p1", "gpu02p2"], "gpu01p[1-2], gpu02p[1-2]"),
+        (["gpu01p1", "gpu01p2", "gpu02p1", "gpu02p2"], "gpu0[1-2]p[1-2]"),
         (["gpu01n1", "gpu01n2"], "gpu01n[1-2]"),
         (["gpu1", "gpu2", "storage"], "gpu[1-2], storage"),
         (["stor1", "stor2"], "stor[1-2]"),

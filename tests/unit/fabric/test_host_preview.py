@@ -110,7 +110,7 @@ def test_a_layer_that_a_node_did_not_judge_is_not_as_planned() -> None:
         (Preview([good, states(not_judged="x")]), "rail_ports"),
         (Preview([good, node("c")]), "rail_ports"),
     ):
-        assert "  as planned on all nodes: %s" % planned in preview.lines(80, PATH)
+        assert "as planned on all nodes: %s" % planned in preview.lines(80, PATH)
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])

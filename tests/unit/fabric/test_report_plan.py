@@ -34,6 +34,18 @@ def _csv(raw: bytes) -> list[dict[str, str]]:
 # -- tables and files
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_columns_of_the_capacity_are_aligned(width: int) -> None:
+    lines = plan_tables.as_table(document(4, 8), 1, "", width).splitlines()
+    at = lines.index("CAPACITY") + 1
+    table = lines[at : lines.index("", at)]
+    assert "pods" in table[0] and max(map(len, table)) <= width
+    (row,) = (line for line in table if line.startswith("  gpu"))
+    for column in ("addresses", "pods"):
+        end = table[0].index(column) + len(column)
+        assert row[end - 1].isdigit() and row[end : end + 2].strip() == ""
+
+
 def test_every_port_is_in_the_files_with_its_names_and_addresses() -> None:
     made = document(4, 2, units=2)
     files = plan_tables.files(made)

@@ -524,6 +524,14 @@ def test_an_unreachable_node_fails_in_junit_for_any_layers(world: World) -> None
     assert [case.get("name") for case in cases if case.find("failure") is not None] == [NODE]
 
 
+def test_the_ports_of_an_unreachable_node_are_not_checked_by_any_layer_of_ports(world: World) -> None:
+    world.dark[NODE] = "timed out"
+    layers = {layer["name"]: layer for layer in world.document()["layers"]}
+    for name in ("driver", "link", "address", "cabling"):
+        assert layers[name]["not_checked"] == 4, name
+        assert layers[name]["checked"] == 4 * (len(world.infos) - 1), name
+
+
 def test_a_transfer_that_was_not_tried_because_packets_were_lost_is_reported_by_rdma_alone(world: World) -> None:
     """Between one pair only, so that both nodes' rails are proven with others."""
     row = next(row for row in world.probes[NODE] if row["rail"] == RAIL)

@@ -135,22 +135,20 @@ def error_groups(errors: t.Mapping[str, t.Sequence[Row]]) -> list[Group]:
 
     :param errors: node -> errors with ``layer``, ``place``, ``message``, ``remedy``, and ``rail`` if a port has it.
     """
-    found: dict[tuple[str, ...], dict[str, list[_Each]]] = {}
-    on_ports: dict[tuple[str, ...], bool] = {}
+    found: dict[tuple[str, bool, tuple[str, ...]], dict[str, list[_Each]]] = {}
     for node, rows in errors.items():
         for error in rows:
             rail = str(error.get("rail") or "")
             place = "" if rail and str(error["place"]).startswith("ports[") else str(error["place"])
             texts = [pattern(text) for text in (place, str(error["message"]), str(error.get("remedy") or ""))]
-            key = (str(error.get("layer") or ""), str(bool(rail)), *(each.text for each in texts))
-            on_ports[key] = bool(rail)
+            key = str(error.get("layer") or ""), bool(rail), tuple(each.text for each in texts)
             found.setdefault(key, {}).setdefault(node, []).append((rail, tuple(each.numbers for each in texts)))
     made: list[Group] = []
-    for key, by_node in found.items():
-        for same, nodes, alike in _alike(by_node, on_ports[key]):
+    for (layer, on_port, texts_of), by_node in found.items():
+        for same, nodes, alike in _alike(by_node, on_port):
             columns = zip(*(numbers for _rail, numbers in alike))
-            place, message, remedy = (filled(text, column) for text, column in zip(key[2:], columns))
-            words = [fold_names(same), "%s:" % key[0] if key[0] else "", "%s:" % place if place else "", message]
+            place, message, remedy = (filled(text, column) for text, column in zip(texts_of, columns))
+            words = [fold_names(same), "%s:" % layer if layer else "", "%s:" % place if place else "", message]
             text = " ".join(word for word in words if word)
             made.append(Group(text, same, nodes, len(alike), remedy))
     return sorted(made, key=lambda group: -len(group.nodes))

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.cha
     error_groups,
     file_state,
     groups,
+    nodes_text,
     value_text,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
@@ -111,7 +112,7 @@ class Preview:
         """The sum: ``32 nodes: 256 ports new, 0 reboots, 3 refusals``."""
         numbers = self.counts
         parts = ["%s %s" % (count(number, "port"), state) for state, number in self.ports.items() if number]
-        if not parts or not (self.ports["new"] or self.ports["changed"] or self.ports["removed"]):
+        if not (self.ports["new"] or self.ports["changed"] or self.ports["removed"]):
             parts.insert(0, count(numbers["changes"], "change"))
         parts += [count(numbers["reboots"], "reboot"), count(numbers["refusals"], "refusal")]
         if numbers["as_planned"]:
@@ -130,15 +131,16 @@ class Preview:
             if len(before) <= most - _LEAST:
                 break
         planned = [name for name, found in self.layers.items() if not found and name in self._judged()]
-        after = _wrapped("  as planned on all nodes: %s" % ", ".join(planned), width) if planned else []
+        after = _wrapped("as planned on all nodes: %s" % ", ".join(planned), width) if planned else []
         if path:
             after.append("everything: %s" % path)
         room = most - len(before) - len(after) - 1
         changes = self._changes(width)
         if len(changes) > room:
-            changes = self._compact(width)
-        if len(changes) > room:
-            changes = self._cut(self._compact_rows(width), room, path)
+            rows = self._compact_rows(width)
+            changes = [line for lines, _changes in rows for line in lines]
+            if len(changes) > room:
+                changes = self._cut(rows, room, path)
         return [*before, *([""] if changes or after else []), *changes, *after]
 
     def _before(self, width: int, path: str, limits: tuple[int, int], reboots_allowed: bool) -> list[str]:
@@ -197,9 +199,6 @@ class Preview:
                 heading = _wrapped("%s: %s" % (module, same[0].where), width)
                 rows.append((heading + _joined(texts, width), sum(group.changes for group in same)))
         return rows
-
-    def _compact(self, width: int) -> list[str]:
-        return [line for lines, _changes in self._compact_rows(width) for line in lines]
 
     @staticmethod
     def _cut(rows: t.Sequence[tuple[list[str], int]], room: int, path: str) -> list[str]:
@@ -299,7 +298,7 @@ def _with_remedy(group: Group) -> str:
 
 def _glued(group: Group) -> str:
     """Return an entry of which :func:`_wrapped` does not break the nodes: ``on 32 nodes (hgx-[1-32])``."""
-    nodes = group.line[len(group.text) + 1 :]
+    nodes = "on %s" % nodes_text(group.nodes)
     return "  %s %s" % (group.text, nodes.replace(" ", _GLUE) if len(nodes) < _MOST_GLUED else nodes)
 
 

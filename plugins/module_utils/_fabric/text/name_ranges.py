@@ -86,18 +86,27 @@ def filled(text: str, numbers: t.Collection[tuple[str, ...]], longest: int = _LO
 
 
 def fold_names(names: t.Iterable[str], most: int = MOST) -> str:
-    """Return names with their numbers as ranges, ``login, node-[1-3,7]``; ``and N more`` after ``most`` names."""
-    sequences: dict[tuple[str, str], list[str]] = {}
+    """Return names with their numbers as ranges, ``login, su[1-2]-[01-32]``; ``and N more`` after ``most`` names."""
+    return first_of(sorted(_folded(names, most)), most)
+
+
+def _folded(names: t.Iterable[str], most: int) -> list[str]:
+    """Return names with ranges for their last numbers, and for earlier numbers before equal ranges."""
     found: list[str] = []
-    for name in sorted(set(names)):
+    sequences: dict[tuple[str, str], list[str]] = {}
+    for name in set(names):
         match = re.fullmatch(r"(.*?)(\d+)(\D*)", name)
         if match is None:
             found.append(name)
         else:
             sequences.setdefault((match[1], match[3]), []).append(match[2])
+    before: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (prefix, suffix), numbers in sequences.items():
-        found.append(prefix + in_brackets(numbers, most=most) + suffix)
-    return first_of(sorted(found), most)
+        before.setdefault((tuple(sorted(numbers)), suffix), []).append(prefix)
+    for (same, suffix), prefixes in before.items():
+        rest = in_brackets(same, most=most) + suffix
+        found += [each + rest for each in _folded(prefixes, most)]
+    return found
 
 
 def in_brackets(numbers: t.Collection[str], base: int = 10, most: int = 0) -> str:

@@ -68,12 +68,13 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
 def _fit(columns: t.Sequence[t.Sequence[str]], width: int) -> list[int]:
     """Return widths of columns that fit together, if possible. The widest columns are narrowed first.
 
-    Words are broken last, and only at the signs of addresses and names.
+    Words are broken last, and only at the signs of addresses and names. Words of headings are not broken.
     """
     widths = [max(map(len, column)) for column in columns]
     words = [max(len(word) for text in column for word in text.split(" ")) for column in columns]
     parts = [max(len(part) for text in column for part in _PARTS.findall(text)) for column in columns]
-    heads = [max(len(column[0]), part, min(_NARROW, size)) for column, part, size in zip(columns, parts, widths)]
+    heads = [max(map(len, column[0].split(" "))) for column in columns]
+    heads = [max(head, part, min(_NARROW, size)) for head, part, size in zip(heads, parts, widths)]
     over = sum(widths) + GAP * (len(widths) - 1) - width
     for floor in (list(map(max, words, heads)), heads):
         while over > 0:

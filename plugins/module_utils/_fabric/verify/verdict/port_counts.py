@@ -21,12 +21,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     NodeReport,
     Run,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.proven_rails import UNTESTED
 
 OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 # The maximum number of nodes and reasons in the headline.
 _NAMES, _REASONS = 4, 2
-# Codes of rails that no traffic has tested: their ports are unknown, and not failed.
-_UNTESTED = ("RV807", "RV870")
 _PARTNERS = "no working partner"
 
 Matrix = t.Mapping[str, t.Mapping[str, str]]
@@ -132,7 +131,7 @@ def _reasons(run: Run, matrix: Matrix) -> str:
 def _of_ports(run: Run, matrix: Matrix, failure: Failure) -> bool:
     """Return whether the numbers of ports contain a failure: of a port, an unread node, or untested rails."""
     if failure.node is None:
-        return failure.code in _UNTESTED
+        return failure.code in UNTESTED.values()
     if run.reports[failure.node].info is None:
         return True
     if CODES[failure.code].degraded and failure.rails:
@@ -158,8 +157,8 @@ def _planes(degraded: t.Sequence[t.Mapping[str, t.Any]], most: int = 2) -> list[
         if row["proven"]:
             key = (row["rail"], row["planes"] - len(row["lost"]), row["planes"])
             groups.setdefault(key, []).append(row["node"])
-    texts = ["%s on %d of %d planes (%s)" % (*key, first_of(nodes, _NAMES)) for key, nodes in groups.items()]
-    return texts[:most] + (["and %d more" % (len(texts) - most)] if len(texts) > most else [])
+    texts = ["%s on %d of %d planes (%s)" % (*key, fold_names(nodes, _NAMES)) for key, nodes in groups.items()]
+    return [first_of(texts, most)] if texts else []
 
 
 def _by_role(run: Run) -> tuple[list[str], list[str]]:

@@ -21,8 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import both_provable
 
 PROVEN, FAILED, UNPROVEN = "proven", "failed", "not proven"
-# Layer of traffic -> the code of a rail without traffic.
-_CODES = {"rdma": "RV870", "reach": "RV807"}
+# Layer of traffic -> the code of a rail without traffic, whose ports are unknown, and not failed.
+UNTESTED = {"rdma": "RV870", "reach": "RV807"}
 # The number of nodes that a line names.
 _NAMES = 3
 
@@ -40,7 +40,7 @@ class Reason(t.NamedTuple):
 
 def layer_of(run: Run) -> str | None:
     """Return the layer whose traffic proves rails in this run; None if no such layer was requested."""
-    return next((name for name in _CODES if name in run.layers), None)
+    return next((name for name in UNTESTED if name in run.layers), None)
 
 
 def carried(run: Run) -> set[Place]:
@@ -72,7 +72,7 @@ def judge(run: Run, pairs: Pairs, budget: float | None, allowed: bool) -> dict[s
         add = run.fail if (reason.able or none_proven) and not allowed else run.warn
         rails = [rail for rail in run.rails if any(rail == each for _node, each in places)]
         add(
-            *(_CODES[layer], None, rails[0], "proof"),
+            *(UNTESTED[layer], None, rails[0], "proof"),
             others=rails[1:],
             expected="traffic between nodes",
             found="none" + _where(run, [node for node, _rail in places]),
@@ -96,7 +96,7 @@ def _state(run: Run, rail: str, proven: t.AbstractSet[Place], unproven: t.Mappin
         report.name for report in run.reports.values() if any(port["rail"] == rail for port in report.plan["ports"])
     ]
     own = [each for each in run.failures if rail in each.rails and not CODES[each.code].degraded]
-    failures = [each for each in own if each.code not in _CODES.values()]
+    failures = [each for each in own if each.code not in UNTESTED.values()]
     if failures:
         return {"state": FAILED, "why": failures[0].what}
     reasons = list(dict.fromkeys(reason.why for (_node, each), reason in unproven.items() if each == rail))
@@ -153,7 +153,7 @@ def _samples(run: Run) -> dict[str, list[tuple[str, Row]]]:
 
 def _explains(failure: Failure) -> bool:
     """Return whether a failure leaves its rails, or a whole node, without traffic."""
-    return failure.node is not None and (failure.layer in _CODES or may_stop(CODES[failure.code], "rdma"))
+    return failure.node is not None and (failure.layer in UNTESTED or may_stop(CODES[failure.code], "rdma"))
 
 
 def _partners(report: NodeReport, planned: t.Sequence[Probe]) -> list[str]:

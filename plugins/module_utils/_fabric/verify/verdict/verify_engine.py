@@ -46,7 +46,7 @@ _LAST = "qos"
 _EARLIER_CAUSE = "an earlier task of this run failed on the node"
 _EARLIER = "correct the error that this run printed for the node, then run again"
 # Layers whose checks are per port, and per node.
-_OF_PORTS, _OF_NODES = ("driver", "link", "address"), ("firmware", "mode", "qos")
+_OF_PORTS, _OF_NODES = ("driver", "link", "address", "cabling"), ("firmware", "mode", "qos")
 
 
 class Asked(t.NamedTuple):
@@ -170,7 +170,7 @@ def _why_not(run: Run, asked: Asked) -> None:
     for layer in run.layers:
         if (
             not run.nodes()
-            and layer in (*_OF_PORTS, *_OF_NODES, "cabling", "nccl")
+            and layer in (*_OF_PORTS, *_OF_NODES, "nccl")
             or (len(run.nodes()) < 2 <= len(run.reports) and layer in ("reach", "rdma"))
         ):
             run.why_not[layer] = why_not

@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 # The numbers of warnings and rows of nodes that fit on a screen.
 _WARNINGS, _ROWS = 3, 10
 # The number of rails with a lost plane, and of names in a line.
-_FAILURES, _NAMES = 5, 4
+_PLANES, _NAMES = 5, 4
 _MARKS = {"ok": "ok", FAILED: "FAILED", UNCHECKED: "unknown"}
 _GBITS = "%.2f"
 
@@ -35,7 +35,7 @@ def _planes(shown: t.Mapping[str, t.Any]) -> list[str]:
     """Return a line per rail with a lost plane: the plane, and at which part of its speed the rail carries traffic."""
     rows = shown.get("degraded_rails") or []
     texts = []
-    for row in rows[:_FAILURES]:
+    for row in rows[:_PLANES]:
         up, lost = row["planes"] - len(row["lost"]), ", ".join(map(str, row["lost"]))
         carries = "carries traffic on" if row["proven"] else "has"
         speed = ", at %d %% of its speed" % (100 * up // row["planes"]) if row["proven"] else ""
@@ -47,15 +47,10 @@ def _planes(shown: t.Mapping[str, t.Any]) -> list[str]:
     return texts + (["and %s without a plane" % text_table.count(left, "more rail")] if left else [])
 
 
-def rails_proven(shown: t.Mapping[str, t.Any], rails: t.Container[str] | None = None) -> int:
-    """Return the number of rails that are ok on every node that has them. ``rails``: the rails to count; None: all."""
-    cells: dict[str, list[str]] = {}
-    for row in shown["matrix"].values():
-        for rail, cell in row.items():
-            if rails is not None and rail not in rails:
-                continue
-            cells.setdefault(rail, []).append(cell)
-    return sum(all(cell == "ok" for cell in each) for each in cells.values())
+def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
+    """Return the number of rails that are ok on every node that has them."""
+    cells = [item for row in shown["matrix"].values() for item in row.items()]
+    return len({rail for rail, _cell in cells} - {rail for rail, cell in cells if cell != "ok"})
 
 
 def rails_unproven(proof: t.Mapping[str, t.Any] | None) -> int:
@@ -130,7 +125,8 @@ def _layers(run: Run, shown: t.Mapping[str, t.Any], width: int) -> list[str]:
     unread = ", ".join(port_counts.unread(each for each in run.reports.values() if each.info is None))
     for each in shown["layers"]:
         if each["checked"] or each["failed"]:
-            rows.append((each["title"], _unit(run, each["name"]), each["failed"], each["not_checked"]))
+            numbers = ("{:,}".format(each[key]) for key in ("failed", "not_checked"))
+            rows.append((each["title"], _unit(run, each["name"]), *numbers))
             if each["why_not"] and each["why_not"] != unread:
                 partly.append("%s: %s" % (each["title"], each["why_not"]))
         else:
