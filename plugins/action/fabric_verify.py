@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     EARLIER,
     VERIFY,
     NodeReport,
+    check_share,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import SHARE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
@@ -101,6 +102,7 @@ class ActionModule(ControllerAction):
         if unknown:
             remedy = "name some of %s" % ", ".join(fabric["rails"])
             raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
+        check_share(options["share"])
         planned = spool.noted(ALL, PAIRS) or {}
         pairs, pod_pairs = (
             [pair for each in parts for pair in each.head[key]] + planned.get(key, []) for key in ("pairs", "pod_pairs")

@@ -18,7 +18,11 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    DRIFT,
+    VERIFY,
+    check_share,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import (
     node_parts,
@@ -96,6 +100,7 @@ class ActionModule(ActionBase):
         self._facts: Row = {}
         try:
             if part == BEGIN:
+                check_share(float(self._value("verify_share")))
                 result.update(self._begun)
             elif part == CHOOSE:
                 result.update(self._choose(options["nodes"]))

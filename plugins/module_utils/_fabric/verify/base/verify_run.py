@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import is_managed
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import HOSTS, LAYERS
@@ -273,6 +274,16 @@ class Run:
             playbook,
             rails,
         )
+
+
+def check_share(share: float) -> None:
+    """Check the part of a port's bandwidth that a transfer must reach.
+
+    :raises RailyardError: for a part that each transfer, or none, would reach.
+    """
+    if not 0 < share <= 1:
+        remedy = "write a number above 0 and up to 1, such as 0.8"
+        raise RailyardError("%s is not a part of the bandwidth of a port" % share, "verify_share", remedy)
 
 
 def _index(by_node: dict[str | None, list[Failure]], failure: Failure) -> None:
