@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.version im
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
 from tests.integration.agent_lab import (
     ALL_RAILS,
+    DRA,
     IN_POD,
     NO_SLOT,
     NODE,
@@ -154,14 +155,20 @@ def agent_stopped(victim: Victim) -> None:
 
 
 def namespace_kept(victim: Victim) -> None:
-    """A process that is not of the pod keeps its network namespace, and so its slot: the next pod gets another one."""
+    """A process that is not of the pod keeps its network namespace. With a device plugin it keeps the slot too, and the
+    next pod gets another one. With DRA, the end of the claim removes the interfaces from the namespace.
+    """
     victim.started()
     first = held(victim.node)
     try:
         victim.node.run(IN_POD % "'setsid sleep 3600 >/dev/null 2>&1 </dev/null &'")
         victim.delete("--wait")
         victim.started()
-        assert len(held(victim.node)) == 2 and first.items() < held(victim.node).items()
+        if DRA:
+            kept = victim.node.run("nsenter -t $(pgrep -xf 'sleep 3600') -n ip -br link show")
+            assert "net1" not in kept and len(held(victim.node)) == 1
+        else:
+            assert len(held(victim.node)) == 2 and first.items() < held(victim.node).items()
     finally:
         victim.node.run("pkill -xf 'sleep 3600'; true")
 
