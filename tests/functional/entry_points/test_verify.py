@@ -166,8 +166,14 @@ def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None
     [
         (("-e", "verify_layers=lnk"), "value of layers must be one or more of"),
         (("-e", "verify_rails=gpu99"), "verify_rails: no rail is called gpu99. Remedy: name some of gpu01,"),
-        (("-e", "verify_share=0"), "verify_share: 0.0 is not a part of the bandwidth of a port. Remedy: write a number"),
-        (("-e", "verify_share=1.5"), "verify_share: 1.5 is not a part of the bandwidth of a port. Remedy: write a number"),
+        (
+            ("-e", "verify_share=0"),
+            "verify_share: 0.0 is not a part of the bandwidth of a port. Remedy: write a number",
+        ),
+        (
+            ("-e", "verify_share=1.5"),
+            "verify_share: 1.5 is not a part of the bandwidth of a port. Remedy: write a number",
+        ),
     ],
 )
 def test_wrong_options_end_with_one_clear_line(
