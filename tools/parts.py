@@ -33,8 +33,10 @@ OUTPUT = ROOT / "tests" / "output" / "parts"
 SLOWEST = 15
 TAIL = 60
 OUTCOMES = ("passed", "failed", "skipped")
-# Niceness of parts that run beside guests; see sched(7). They still get a fifth of a busy processor.
+# Niceness of parts that run beside guests. They still get a fifth of a busy processor. Where the scheduler groups
+# processes by session, nice counts only within a session, and the group has a value of its own; see sched(7).
 BESIDE = "5"
+START_BESIDE = '{ echo %s >/proc/self/autogroup; } 2>/dev/null; exec nice -n %s make "$0"' % (BESIDE, BESIDE)
 sys.path.insert(0, str(ROOT))
 
 from tests import skips  # noqa: E402
@@ -46,8 +48,7 @@ class Part:
     def __init__(self, name: str, beside: bool) -> None:
         """``beside``: whether it runs beside guests."""
         self.name = name
-        self.beside = beside
-        self.command = [*(["nice", "-n", BESIDE] if beside else []), "make", name]
+        self.command = ["sh", "-c", START_BESIDE, name] if beside else ["make", name]
         self.log = OUTPUT / (name + ".log")
         self.results = OUTPUT / name
         self.rc: int | None = None
@@ -67,10 +68,6 @@ class Part:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a group of processes that can be interrupted as a whole
             )
-        if self.beside:
-            # where the scheduler groups processes by session, nice counts only within a session
-            with contextlib.suppress(OSError):
-                Path("/proc/%d/autogroup" % self.process.pid).write_text(BESIDE, encoding="ascii")
 
     def end(self, status: int, processor: float) -> None:
         self.rc = self.process.returncode = os.waitstatus_to_exitcode(status)
