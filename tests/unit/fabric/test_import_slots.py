@@ -182,6 +182,13 @@ def test_a_count_without_addresses_is_not_known() -> None:
     assert "IM332" in codes(imported(documents))
 
 
+@pytest.mark.parametrize("text", ['{"172.16.11.9": {"pod"', "172.16.11.9", '["172.16.11.9"]'])
+def test_a_list_of_allocations_that_cannot_be_read_is_not_known(text: str) -> None:
+    documents = spiderpool(1, [])
+    documents[0]["status"].update(allocatedIPCount=1, allocatedIPs=text)
+    assert "IM332" in codes(imported(documents))
+
+
 @pytest.mark.parametrize(
     ("documents", "command"),
     [

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
@@ -162,12 +163,15 @@ def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
 
 def _has_allocations(status: Value | None) -> bool:
     """Return whether the status of a pool contains the addresses that pods have. Without such addresses, it has only
-    counts."""
-    known = object_shape.text_at(status, "allocatedIPs") or object_shape.text_at(status, "totalIPCount")
-    return bool(known) and (
-        object_shape.text_at(status, "allocatedIPs") != ""
-        or object_shape.text_at(status, "allocatedIPCount") in ("", "0")
-    )
+    counts. A list that is not valid JSON, such as a truncated one, is unknown."""
+    text = object_shape.text_at(status, "allocatedIPs")
+    if not text:
+        allocated = object_shape.text_at(status, "allocatedIPCount") or "0"
+        return bool(object_shape.text_at(status, "totalIPCount")) and allocated == "0"
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def _routes(manifest: Manifest, fields: Fields, found: Found) -> list[Mapping]:
