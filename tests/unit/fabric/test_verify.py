@@ -1174,3 +1174,29 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )
     assert set(CODES) <= harmed | {"RV807", "RV854", "RV855", "RV856", "RV861", "RV865", "RV870", "RV904"}
+
+
+def test_site_yml_names_itself_as_the_reason_of_what_it_does_not_compare() -> None:
+    """It runs no module in check mode and listens for no neighbour, because hosts.yml has just run."""
+    world = World(plan(text=SERVERS + "qos: {profile: roce-lossless}\n"))
+    for name in world.states:
+        world.states[name] = {}
+        world.infos[name]["lldp"] = None
+    reasons: dict[bool, list[str]] = {}
+    for thorough in (False, True):
+        verdict = world.verdict(thorough=thorough)
+        lines = verify_output.lines(verdict, verify_engine.document(verdict, ABOUT), 200)
+        reasons[thorough] = [line for line in lines if line.startswith("not checked: ") and "firmware" not in line]
+    own = "not checked: QoS and tuning; Cabling: not compared by playbooks/site.yml: run playbooks/verify.yml"
+    assert reasons[False] == [own]
+    assert reasons[True][0] == "not checked: QoS and tuning: no node reported it"
+    assert reasons[True][1].startswith("not checked: Cabling: no port receives LLDP: enable it on the leaves")
+
+
+def test_bandwidths_are_in_the_order_of_the_rails(world: World) -> None:
+    for rows in world.probes.values():
+        rows.sort(key=lambda row: row["rail"], reverse=True)
+    verdict = world.verdict()
+    lines = verify_output.lines(verdict, verify_engine.document(verdict, ABOUT), 120)
+    (head,) = (line for line in lines if line.startswith("Gb/s"))
+    assert head.split()[1:] == ["gpu01", "gpu02", "gpu03", "gpu04"]
