@@ -93,7 +93,7 @@ def _entry(rule: Rule) -> str:
 
 
 def _good(rule: Rule) -> str:
-    """Return the good example: the sections that differ from the bad one, and the names of those that it does not have."""
+    """Return the good example: the sections that differ from the bad one, and the names of missing ones."""
     bad, good = example_file.all_sections(rule.bad), example_file.all_sections(rule.good)
     if "" in bad or rule.good.startswith("plugin:"):
         return "Good:\n\n%s" % _yaml(rule.good)
