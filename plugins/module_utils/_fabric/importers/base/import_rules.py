@@ -386,7 +386,7 @@ ISOLATION = changed(
 NO_PORT = rule("IM503 missing-port: Rail without a known port", GOOD_SRIOV, GOOD_POLICY + "---" + GOOD_SRIOV, ERROR)
 COUNTED = rule(
     "IM504 completed-rail: Rail completed from the numbering of the others",
-    BOTH + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: gpu1-macvlan,gpu2-macvlan\n",
+    BOTH + "---" + SECOND,
     FOUR,
 )
 MTU = changed("IM505 unknown-mtu: Unknown MTU", BOTH, "    mtu: 4200\n", "")
