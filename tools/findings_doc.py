@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -48,12 +49,15 @@ mistake gives one finding. The format is
 
     FILE:LINE: NAME (CODE) PLACE: what is wrong. Remedy: what to do.
 
-Each rule has a bad example, its finding, and a good example. The sections of an example replace those of the same
-name in this file:
+Each rule has a bad example, its finding, and a good example, which shows only sections that differ from the bad one.
+The sections of an example replace those of the same name in this file:
 
 ```yaml
 %s```
 """
+
+# The entries of more than four lines that differ in their numbers: the first, the indentation, and the last.
+_NUMBERED = re.compile(r"(^( +)([a-z]+)\d+: .*\n)(?:\2\3\d+: .*\n){3,}(\2\3\d+: .*\n)", re.MULTILINE)
 
 
 def page() -> str:
@@ -76,7 +80,7 @@ def page() -> str:
 def _entry(rule: Rule) -> str:
     (finding,) = lint(example_file.whole(rule.bad).encode("utf-8")).findings
     severity = rule.severity + (", can be suppressed" if rule.suppressible else "")
-    return '<a id="%s"></a>\n\n### %s\n\n%s (%s).%sBad:\n\n%s\n    %s\n\nGood:\n\n%s' % (
+    return '<a id="%s"></a>\n\n### %s\n\n%s (%s).%sBad:\n\n%s\n    %s\n\n%s' % (
         rule.code.lower(),
         rule.label,
         rule.title,
@@ -84,14 +88,25 @@ def _entry(rule: Rule) -> str:
         "\n\n%s\n\n" % textwrap.fill(rule.why, 120) if rule.why else " ",
         _yaml(rule.bad),
         finding.text(),
-        _yaml(rule.good),
+        _good(rule),
     )
+
+
+def _good(rule: Rule) -> str:
+    """Return the good example: the sections that differ from the bad one, and the names of missing ones."""
+    bad, good = example_file.all_sections(rule.bad), example_file.all_sections(rule.good)
+    if "" in bad or rule.good.startswith("plugin:"):
+        return "Good:\n\n%s" % _yaml(rule.good)
+    gone = ["`%s`" % name for name in bad if name not in good]
+    without = "Good, without %s" % " and ".join(gone) if gone else "Good"
+    changed = "".join(text.rstrip() + "\n" for name, text in good.items() if text != bad.get(name))
+    return "%s:\n\n%s" % (without, _yaml(changed)) if changed else "%s.\n" % without
 
 
 def _yaml(text: str) -> str:
     # Control characters are written as YAML escapes, so that the page is plain text.
     clean = "".join(char if char.isprintable() or char == "\n" else "\\x%02x" % ord(char) for char in text)
-    return "```yaml\n%s```\n" % clean
+    return "```yaml\n%s```\n" % _NUMBERED.sub(r"\1\2# ...\n\4", clean)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,10 @@ DOC = ROOT / "docs" / "import.md"
 sys.path[:0] = [str(ROOT), str(ROOT / "collections")]
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Rule  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import layout_rules  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (  # noqa: E402
+    example_manifests,
+    layout_rules,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Options  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import IMPORT_RULES  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run  # noqa: E402
@@ -30,6 +33,14 @@ FAMILIES = {
 }
 
 _HUNK = re.compile(r"(---|\+\+\+|@@) ")
+ONE_RAIL = """\
+<a id="manifests-of-one-rail"></a>
+
+Several examples use these manifests of one rail:
+
+```
+%s```
+"""
 MARK = "<!-- Below this line: written by tools/import_doc.py from the rules. Change a rule and run it. -->\n"
 
 
@@ -38,7 +49,7 @@ def page() -> str:
     head, mark, _old = DOC.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         sys.exit("docs/import.md has no mark. Remedy: put this line above the findings: %s" % MARK.strip())
-    parts = [head + mark]
+    parts = [head + mark, ONE_RAIL % example_manifests.BOTH.lstrip("\n")]
     for prefix, family in FAMILIES.items():
         rules = [rule for code, rule in sorted(IMPORT_RULES.items()) if code.startswith(prefix)]
         table = "## %sxx: %s\n\n| name | code | severity | title |\n|---|---|---|---|" % (prefix, family)
@@ -60,9 +71,15 @@ def _entry(rule: Rule) -> str:
         fixed = [line for line in difflib.unified_diff(*lines, n=1, lineterm="") if not _HUNK.match(line)]
         shown = "Fixed:\n\n```diff\n%s\n```\n" % "\n".join(fixed)
     else:
-        shown = "Bad:\n\n```\n%s\n```\n\nGood:\n\n```\n%s\n```\n" % tuple(map("\n".join, lines))
+        shown = "Bad%s\nGood%s" % (_example(rule.bad), _example(rule.good))
     text = '<a id="%s"></a>\n\n### %s\n\n%s (%s):\n\n    %s\n\n%s'
     return text % (rule.code.lower(), rule.label, rule.title, rule.severity, given.text(), shown)
+
+
+def _example(text: str) -> str:
+    if text == example_manifests.BOTH.lstrip("\n"):
+        return ": the [manifests of one rail](#manifests-of-one-rail).\n"
+    return ":\n\n```\n%s```\n" % _shown(text)
 
 
 def _shown(text: str) -> str:

@@ -88,10 +88,15 @@ def profile(settings: str) -> str:
 
 def whole(example: str) -> str:
     """Return a complete file: the sections of the example replace those of :data:`BASE`, unless it has ``plugin:``."""
-    if re.search("^plugin:", example, re.MULTILINE) or not re.search(_SECTIONS, example, re.MULTILINE):
-        return example
+    return "".join(all_sections(example).values())
+
+
+def all_sections(example: str) -> dict[str, str]:
+    """Return the sections of :func:`whole`: top-level key -> its lines."""
     ours = _sections(example)
-    return "".join(ours.pop(name, text) for name, text in _sections(BASE).items()) + "".join(ours.values())
+    if re.search("^plugin:", example, re.MULTILINE) or not re.search(_SECTIONS, example, re.MULTILINE):
+        return ours
+    return {**_sections(BASE), **ours}
 
 
 def _sections(text: str) -> dict[str, str]:

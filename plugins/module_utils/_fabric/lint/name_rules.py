@@ -68,8 +68,8 @@ profiles:
 """,
     example_file.RDMA_PORTS,
     WARNING,
-    why="A port that is identified by its PCI address gets the name in netdev. The kernel assigns eth0 and ib0 in the"
-    " order in which it finds the cards, so another card may have the name at boot. Then the rename fails.",
+    why="The kernel assigns eth0 and ib0 in the order in which it finds the cards. The rename of a port fails if"
+    " another card has the name at boot.",
 )
 
 NETDEV_OF_INFINIBAND = rule(

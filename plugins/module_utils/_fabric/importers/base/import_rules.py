@@ -60,7 +60,7 @@ NOTHING = rule(
 WRONG_KIND = changed("IM105 wrong-kind: Misspelt kind or API group", GOOD_POOL, "SpiderIPPool", "SpiderIpPool")
 TWICE = rule(
     "IM108 conflicting-networks: Two different definitions of one network",
-    GOOD_NETWORK + "---" + GOOD_NETWORK.replace("macvlan:", "ipvlan:").replace("cniType: macvlan", "cniType: ipvlan"),
+    GOOD_NETWORK + "---" + SECOND.replace("gpu2-macvlan", "gpu1-macvlan"),
     GOOD_NETWORK + "---" + SECOND,
 )
 VARIABLE = changed("IM107 unset-variable: Variable without a value", GOOD_POOL, "gpu1-net11", "${POOL}")
@@ -169,20 +169,22 @@ UNUSABLE = changed(
 GATEWAY = changed(
     "IM306 gateway-outside-subnet: Gateway outside its subnet", GOOD_POOL, "172.16.11.254", "172.16.12.254", ERROR
 )
-SUBNETS = rule(
+SUBNETS = changed(
     "IM308 pools-of-several-subnets: Pools of several subnets on one rail",
-    GOOD_POOL + "---" + SECOND_POOL + "---" + GOOD_NETWORK.replace("[gpu1-net11]", "[gpu1-net11, gpu2-net12]"),
-    BOTH,
+    FOUR,
+    "[gpu1-net11]",
+    "[gpu1-net11, gpu2-net12]",
     ERROR,
 )
-OVERLAP = rule(
+OVERLAP = changed(
     "IM309 pool-overlap: Overlapping pools",
     GOOD_POOL
     + "---"
-    + GOOD_POOL.replace("gpu1-net11", "gpu1-more")
+    + GOOD_POOL.replace("gpu1-net11", "gpu1-more").replace("11.1-172.16.11.200", "11.201-172.16.11.220")
     + "---"
     + GOOD_NETWORK.replace("[gpu1-net11]", "[gpu1-net11, gpu1-more]"),
-    BOTH,
+    "172.16.11.201-172.16.11.220",
+    "172.16.11.1-172.16.11.200",
 )
 RAILS_OVERLAP = changed(
     "IM310 duplicate-rail-subnet: Subnets or pools of two rails that overlap", FOUR, "172.16.12", "172.16.11", ERROR
@@ -202,14 +204,15 @@ LAYOUT = rule(
 )
 POOL_UNKNOWN = changed("IM313 undefined-pool: Undefined pool", BOTH, "[gpu1-net11]", "[gpu1-net1]")
 POOL_UNUSED = rule("IM314 unused-pool: Unused pool", BOTH + "---" + SECOND_POOL, FOUR)
-WILDCARD = rule(
+WILDCARD = changed(
     "IM315 wildcard-too-wide: Wildcard that matches the pools of other rails",
-    GOOD_POOL.replace("gpu1-net11", "rail1-node1")
+    GOOD_POOL.replace("gpu1-net11", "rail01-node1")
     + "---"
     + GOOD_POOL.replace("gpu1-net11", "rail10-node1").replace("172.16.11", "172.16.20")
     + "---"
-    + GOOD_NETWORK.replace("gpu1-net11", "rail1*"),
-    GOOD_POOL.replace("gpu1-net11", "rail01-node1") + "---" + GOOD_NETWORK.replace("gpu1-net11", "rail01*"),
+    + GOOD_NETWORK.replace("gpu1-net11", "rail01*"),
+    "rail01",
+    "rail1",
 )
 MATCH_MASTER = changed(
     "IM316 match-master-subnet: matchMasterSubnet without effect",
@@ -375,7 +378,7 @@ spec: {master: ibs1, ipam: '{"type": "%s", "poolName": "rail-1", "range": "172.1
 ATTACHMENTS = rule(
     "IM501 different-attachments: Rails with different attachments",
     GOOD_NETWORK + "---" + SECOND.replace("cniType: macvlan", "cniType: ipvlan").replace("macvlan:", "ipvlan:"),
-    FOUR,
+    GOOD_NETWORK + "---" + SECOND,
 )
 ISOLATION = changed(
     "IM502 missing-rdma-isolation: VF without its RDMA device", GOOD_SRIOV, "    rdmaIsolation: true\n", ""
@@ -383,7 +386,7 @@ ISOLATION = changed(
 NO_PORT = rule("IM503 missing-port: Rail without a known port", GOOD_SRIOV, GOOD_POLICY + "---" + GOOD_SRIOV, ERROR)
 COUNTED = rule(
     "IM504 completed-rail: Rail completed from the numbering of the others",
-    BOTH + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: gpu1-macvlan,gpu2-macvlan\n",
+    BOTH + "---" + SECOND,
     FOUR,
 )
 MTU = changed("IM505 unknown-mtu: Unknown MTU", BOTH, "    mtu: 4200\n", "")
@@ -401,8 +404,8 @@ NODES_NAMED = changed(
 VFS = changed("IM509 unknown-vf-count: Unknown number of VFs", GOOD_POLICY, "numVfs: 8", "numVfs: 0")
 TWO_NETWORKS = rule(
     "IM510 two-networks-per-port: Two networks on one port",
-    GOOD_NETWORK + "---" + GOOD_NETWORK.replace("gpu1-macvlan", "gpu1-again"),
-    FOUR,
+    GOOD_NETWORK + "---" + SECOND.replace("enp12s0f0np0", "enp11s0f0np0"),
+    GOOD_NETWORK + "---" + SECOND,
 )
 LINK = rule(
     "IM511 link-type-mismatch: Link type that contradicts the attachment",

@@ -9,12 +9,11 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.example_manifests import (
     BOTH,
+    FOUR,
     GOOD_NETWORK,
     GOOD_POLICY,
     GOOD_POOL,
     GOOD_SRIOV,
-    SECOND,
-    SECOND_POOL,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import CIDR_POOL, rule
 
@@ -41,18 +40,17 @@ def _of_model(model: str, netdev: str) -> str:
     return text.replace("{name: gpu1,", "{name: gpu1-%s," % model).replace("enp11s0f0np0", netdev)
 
 
+def _two_rails(first: int, second: int) -> str:
+    """Return two rails with the addresses of two nodes: these are the addresses of the second node."""
+    addresses = _interface(1, 201) + _interface(2, first)
+    addresses += _interface(1, 201, "enp12s0f0np0", 12) + _interface(2, second, "enp12s0f0np0", 12)
+    return FOUR + addresses
+
+
 HOSTS_DIFFER = rule(
     "IM330 host-address-order: Addresses of ports that do not follow from the index of their nodes",
-    BOTH
-    + _interface(1, 201)
-    + _interface(2, 209)
-    + _interface(2, 203, "enp12s0f0np0", 12)
-    + "---"
-    + SECOND_POOL
-    + "---"
-    + SECOND
-    + _interface(1, 201, "enp12s0f0np0", 12),
-    BOTH + _interface(1, 201) + _interface(2, 202),
+    _two_rails(209, 203),
+    _two_rails(202, 202),
     ERROR,
 )
 HOST_UNKNOWN = rule(

@@ -282,12 +282,13 @@ _OF_HOST = "fabric: {name: ai, provider: none, link_layer: infiniband, mtu: 4092
 _OF_POD = "fabric: {name: ai, %s, mtu: 4092}\nrails: {gpu01: {}, gpu02: {}}\n" % _WHOLE
 _OF_POD += 'profiles: {hgx: {ports: {gpu01: {pci: "0000:0b:00.0"}, gpu02: {pci: "0000:0c:00.0"}}}}\n'
 _NO_ADDRESSES = "addresses: {mode: none}\n"
-_WHY = (
-    "A leaf of InfiniBand has no address. The IPoIB interfaces of a rail share a subnet, and RDMA needs no addresses."
-)
+_WHY = "A leaf of InfiniBand has no address."
 
 LINKS = rule(
-    "RY546 infiniband-links: Links to leaves on InfiniBand", _OF_HOST + _OF_LINKS, _OF_HOST + _NO_ADDRESSES, why=_WHY
+    "RY546 infiniband-links: Links to leaves on InfiniBand",
+    _OF_HOST + _OF_LINKS,
+    _OF_HOST + _NO_ADDRESSES,
+    why=_WHY + " The IPoIB interfaces of a rail share a subnet, and RDMA needs no addresses.",
 )
 
 POD_LINKS = rule(

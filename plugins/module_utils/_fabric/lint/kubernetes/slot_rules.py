@@ -63,12 +63,12 @@ def _named(name: str) -> str:
 def _many(count: int) -> str:
     rails = 'rails: {count: %d, name: "r{n:02}", subnet: "172.16.{n}.0/24", pods: .1-.200, hosts: .201-.253}\n' % count
     # two rails per RDMA device, of which NCCL can use 32
-    ports = ", ".join(
-        'r%02d: {pci: "0000:%02x:00.0", netdev: nic%d, vlan: %d}' % (number, at, at, number)
+    ports = "".join(
+        '      r%02d: {pci: "0000:%02x:00.0", netdev: nic%d, vlan: %d}\n' % (number, at, at, number)
         for number in range(1, count + 1)
         for at in [(number + 1) // 2]
     )
-    return _fabric(_DRA % "") + rails + "profiles: {hgx: {ports: {%s}}}\n" % ports
+    return _fabric(_DRA % "") + rails + "profiles:\n  hgx:\n    ports:\n%s" % ports
 
 
 # The keys of names that the agent uses.
