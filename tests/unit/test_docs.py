@@ -156,20 +156,6 @@ def test_files_of_five_lines_have_no_findings() -> None:
     assert {len(text.splitlines()) for text in files} == {5}
 
 
-@pytest.mark.parametrize("section", ["Five lines", "A cluster with rails"])
-def test_at_most_five_commands_lead_to_plan_and_objects(section: str) -> None:
-    page = (ROOT / "docs/guides/start.md").read_text(encoding="utf-8")
-    text = page.split("## %s\n" % section, 1)[1].split("\n## ", 1)[0]
-    commands = re.findall(r"^\$ (.+)", text, re.M)
-    # of two commands for the objects, a reader needs one
-    assert len(commands) - ("kubectl" in text) <= 5
-    assert [name for name in ("validate", "plan", "render") if "playbooks/%s.yml" % name in text] == [
-        "validate",
-        "plan",
-        "render",
-    ]
-
-
 @pytest.mark.parametrize("page", ["guides/agent.md", "guides/slurm.md", "guides/infiniband-sriov.md", "discover.md"])
 def test_at_most_five_commands_lead_to_the_preview_of_the_hosts(page: str) -> None:
     commands = re.findall(r"^\$ (.+)", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.M)
