@@ -191,9 +191,9 @@ def _shape(known: t.Mapping[str, Path], root: Path) -> t.Iterator[str]:
 
 def table(root: Path) -> str:
     """Return the table of docs/architecture.md: the packages by folder and rank, with their docstrings."""
-    rows = ["| package, rank | holds |", "|---|---|"]
+    rows = ["| package | rank | holds |", "|---|---|---|"]
     for name, (rank, _place) in packages().items():
-        rows.append("| `%s`%s | %s |" % (name, " %d" % rank if rank else "", _holds(root, name)))
+        rows.append("| `%s` | %s | %s |" % (name, rank or "", _holds(root, name)))
     return "\n".join(rows) + "\n"
 
 

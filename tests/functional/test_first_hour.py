@@ -16,7 +16,7 @@ import pytest
 from tests.playbook import PROGRAMS, ROOT, environment
 
 PAGE = (ROOT / "docs/guides/start.md").read_text(encoding="utf-8")
-# The promise of the page, in seconds of processor time. The commands of a way need about a tenth of it.
+# The limit of a way, in seconds of processor time, which does not depend on the load. A way needs about a tenth of it.
 MACHINE_SECONDS = 60
 COMMANDS = 5
 
