@@ -64,7 +64,7 @@ RANKS: dict[str, str] = {
         ports sriov rdma qos host gpu nic cni metrics dra
         health
         agent info
-        agent_service probe
+        agent_service health_service probe
         layers
     """,
     "_fabric": """
