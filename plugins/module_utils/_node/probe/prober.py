@@ -6,7 +6,8 @@
 Its schedule has a turn per round, with one partner. In a turn, the client connects to the server's prober, which
 answers when its own schedule reaches this turn. So two nodes agree on the start of each test, and a node never has two
 tests at a time. The client sends packets, requests servers of perftest for the rails that answer, and transfers data.
-Rounds have one order for all nodes, so the pair of the lowest round never waits for another pair.
+In a turn of a many-to-one round, a server has several clients (:mod:`group_turns`). Rounds have one order for all
+nodes, so the pair or group of the lowest round never waits for another one.
 
 Waiting nodes exchange keepalives. A prober gives up a partner after ``silence`` seconds without one, so a partner that
 hangs or ends does not delay other pairs by more. A partner that does not listen may still be started by the control
@@ -30,7 +31,13 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, unforeseen
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
-from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import perftest, probe_runs, rail_probe
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import (
+    group_turns,
+    partner_servers,
+    perftest,
+    probe_runs,
+    rail_probe,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.perftest_servers import (
     SLACK,
     Servers,
@@ -40,7 +47,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_
     CLIENT,
     Channel,
     Hello,
-    Message,
     PartnerLost,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_listener import (
@@ -57,8 +63,8 @@ _CONNECT_SHARE, _RETRY_SECONDS = 1 / 12.0, 0.5
 _ATTEMPTS = 3
 # Seconds in which a partner must have started its servers: its wait for other runs, and until they listen.
 _SERVED_SECONDS = probe_runs.PATIENCE + SLACK
-# Seconds between two looks at the files of the run, and characters of a partner's text.
-_LOOK_SECONDS, _TEXT_MAX = 0.5, 500
+# Seconds between two looks at the files of the run.
+_LOOK_SECONDS = 0.5
 
 Options = t.Mapping[str, t.Any]
 Row = t.Dict[str, t.Any]
@@ -75,15 +81,22 @@ class Prober:
     def __init__(self, spec: Options, part: Options, system: System, place: str, began: float) -> None:
         self._spec, self._part, self._system, self._place, self._began = spec, part, system, place, began
         self._turns: list[Options] = part["turns"]
-        partners = {turn["turn"]: turn["partner"] for turn in self._turns}
+        partners = {turn["turn"]: [row["partner"] for row in turn.get("clients") or (turn,)] for turn in self._turns}
         self.progress = Progress(partners, float(spec["test_seconds"]))
-        until = began + float(spec["deadline"])
-        self._servers = Servers(spec, system, until)
+        self._until = began + float(spec["deadline"])
+        self._servers = Servers(spec, system, self._until)
         self.results: list[Row] = []
+        self.groups: list[Row] = []
         self.refused = ""
         self._silence = float(spec["silence"])
         # other runs that have tested on this node at the same time, and when they began
         self.other_runs: dict[str, float] = {}
+        self._modes: t.Mapping[str, t.Callable[[Options], None]] = {
+            PROBE: self._probe,
+            SERVE: self._serve,
+            group_turns.GATHER: self._gather,
+            group_turns.WRITE: self._write,
+        }
         self.listener = Listener(part["addresses"], spec, self.progress)
 
     def run(self) -> None:
@@ -93,10 +106,7 @@ class Prober:
                 break
             self.progress.enter(turn["turn"])
             try:
-                if turn["mode"] == PROBE:
-                    self._probe(turn)
-                else:
-                    self._serve(turn)
+                self._modes[turn["mode"]](turn)
             except RailyardError as error:
                 self.refused = self.refused or str(error)
             except OSError as error:
@@ -125,7 +135,7 @@ class Prober:
             if channel is not None:
                 try:
                     channel.send({"serve": list(rails)})
-                    return _servers(self._next(channel).get("served"), rails)
+                    return partner_servers.checked(group_turns.answer(channel, _SERVED_SECONDS).get("served"), rails)
                 except PartnerLost as lost:
                     why = "%s %s" % (turn["partner"], lost)
             remedy = "see whether %s answers and is not overloaded" % turn["partner"]
@@ -227,19 +237,6 @@ class Prober:
         if self._system.exists("%s/%s" % (self._place, probe_runs.TESTS)):
             self.other_runs.update(probe_runs.testing(self._system, self._spec["run"]))
 
-    @staticmethod
-    def _next(channel: Channel) -> Message:
-        """Return the next message that is not a keepalive.
-
-        :raises PartnerLost: also if the partner only sends keepalives for longer than its servers need to start.
-        """
-        until = time.monotonic() + _SERVED_SECONDS
-        while time.monotonic() < until:
-            message = channel.receive()
-            if not message.get("alive"):
-                return message
-        raise PartnerLost("did not start servers within %.0f s" % _SERVED_SECONDS)
-
     # -- the serving end -----------------------------------------------------------------------------------------------
 
     def _serve(self, turn: Options) -> None:
@@ -293,7 +290,7 @@ class Prober:
         watched = False
         try:
             while True:
-                channel = self.progress.taken(turn["turn"], 2 * _RETRY_SECONDS)
+                channel = self.progress.taken(turn["turn"], turn["partner"], 2 * _RETRY_SECONDS)
                 if channel is not None or given_up.is_set() or self._is_over():
                     return channel
                 if not watched:
@@ -302,42 +299,57 @@ class Prober:
         finally:
             taken.set()
 
+    # -- many-to-one rounds --------------------------------------------------------------------------------------------
+
+    def _gather(self, turn: Options) -> None:
+        """Serve the clients of a group, when all of them have connected or were given up."""
+        channels: dict[str, Channel] = {}
+        lost: dict[str, str] = {}
+        with contextlib.ExitStack() as stack:
+
+            def meet(client: Options) -> None:
+                channel = self._client({**client, "turn": turn["turn"]})
+                if channel is None:
+                    lost[client["partner"]] = "%s did not connect" % client["partner"]
+                    return
+                # others are waited for meanwhile
+                stack.callback(channel.close)
+                stack.enter_context(channel.alive())
+                channels[client["partner"]] = channel
+
+            # daemons, so that a signal ends the prober while they wait
+            threads = [threading.Thread(target=meet, args=(client,), daemon=True) for client in turn["clients"]]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            if not channels and self._is_over():
+                return
+            self._test_begins()
+            for name, channel in list(channels.items()):
+                try:
+                    channel.send({"ready": True})
+                except PartnerLost as error:
+                    del channels[name]
+                    lost[name] = "%s %s" % (name, error)
+            group = group_turns.Group(turn, channels, lost, self._spec, self._system, self._until)
+            self.groups += group.serve(self._part["ports"])
+
+    def _write(self, turn: Options) -> None:
+        """Write to the server of a group."""
+        channel, why = self._ready(turn)
+        if channel is None:
+            self.groups += [] if self._is_over() else [group_turns.unwritten(turn, why)]
+            return
+        self._test_begins()
+        with contextlib.ExitStack() as stack:
+            stack.callback(channel.close)
+            stack.enter_context(channel.alive())
+            self.groups += group_turns.write(turn, channel, self._spec, self._system, partner_servers.checked)
+
 
 class TooLate(Exception):
     """The partner runs, but this turn is over for one of the two nodes. The text is the reason."""
-
-
-def _servers(rows: t.Any, rails: t.Sequence[str]) -> list[Row]:
-    """Return the servers of a partner, in which invalid values are None.
-
-    :raises PartnerLost: if they are not servers of these rails.
-    """
-    found = []
-    for row in rows if isinstance(rows, list) else [None]:
-        if not isinstance(row, dict) or row.get("rail") not in rails:
-            raise PartnerLost("has sent servers that were not asked for")
-        server: Row = {"rail": row["rail"], "gpu": row.get("gpu") is True}
-        for key in ("port", "latency_port"):
-            port = row.get(key)
-            server[key] = port if isinstance(port, int) and port is not True and 0 < port < 65536 else None
-        # it becomes an argument of perftest
-        server["meet"] = _address(row.get("meet"))
-        server.update({key: _text(row.get(key)) for key in ("error", "remedy")})
-        found.append(server)
-    return found
-
-
-def _address(value: t.Any) -> str | None:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            socket.inet_pton(family, value)
-            return str(value)
-    return None
-
-
-def _text(value: t.Any) -> str:
-    """Return a partner's text without control characters."""
-    return "".join(each for each in str(value or "")[:_TEXT_MAX] if each.isprintable())
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
@@ -395,10 +407,10 @@ def _pod(spec: Options, system: System, place: str, began: float, node: int) -> 
 
 
 def probe_all(spec: Options, system: System, place: str, began: float) -> Row:
-    """Return the results of the schedules of a node and of its pod: ``results``, ``refused``, ``pod_results``,
-    ``pod_refused`` and ``others``, as module rail_probe returns them.
+    """Return the results of the schedules of a node and of its pod: ``results``, ``groups``, ``refused``,
+    ``pod_results``, ``pod_refused`` and ``others``, as module rail_probe returns them.
     """
-    row: Row = {"results": [], "refused": "", "pod_results": [], "pod_refused": "", "others": []}
+    row: Row = {"results": [], "groups": [], "refused": "", "pod_results": [], "pod_refused": "", "others": []}
     child, read_end, write_end = 0, *os.pipe()
     own: Prober | None = None
     try:
@@ -413,7 +425,7 @@ def probe_all(spec: Options, system: System, place: str, began: float) -> Row:
         system.write_file("%s/%s" % (place, probe_runs.LISTENS), json.dumps({"port": port}), 0o600)
         if own:
             _work(own, system, place)
-            row.update(results=own.results, refused=_missing_program(spec, system) or own.refused)
+            row.update(results=own.results, groups=own.groups, refused=_missing_program(spec, system) or own.refused)
         os.close(write_end)
         if child:
             os.waitpid(child, 0)
@@ -461,7 +473,7 @@ def main(place: str) -> t.NoReturn:
     try:
         spec = probe_runs.read(system, "%s/%s" % (place, probe_runs.SPEC))
         signal.setitimer(signal.ITIMER_REAL, float(spec["deadline"]))
-        row: Row = {"results": [], "pod_results": [], "pod_refused": "", "others": []}
+        row: Row = {"results": [], "groups": [], "pod_results": [], "pod_refused": "", "others": []}
         try:
             row = probe_all(spec, system, place, began)
         except Exception as error:  # its output is not read
