@@ -24,10 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from tests import work
 from tests.unit.fabric.test_presets_on_nodes import CODES as PRESET_CODES
+from tests.unit.fabric.test_verify_congestion import CONGESTION_CODES
 from tests.unit.fabric.test_verify_layouts import CODES as LAYOUT_CODES
 from tests.unit.fabric.test_verify_nvlink import CODES as NVLINK_CODES
 from tests.unit.fabric.test_verify_planes import CODES as PLANE_CODES
-from tests.unit.fabric.test_verify_congestion import CONGESTION_CODES
 from tests.unit.fabric.test_verify_pods import AGENT_HARMS
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan

@@ -25,7 +25,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import
     probe_channel,
     probe_runs,
     probe_unit,
-    prober,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import (
     perftest as programs,
