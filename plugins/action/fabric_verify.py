@@ -77,6 +77,7 @@ class ActionModule(ControllerAction):
         "share": {"type": "float", "default": SHARE},
         "unproven_allowed": {"type": "bool", "default": False},
         "tails": {"type": "bool", "default": False},
+        "soak": {"type": "float", "default": 0},
         "thorough": {"type": "bool", "default": True},
         "cluster": {"type": "dict"},
         "file": {"type": "path"},
@@ -119,7 +120,7 @@ class ActionModule(ControllerAction):
         ]
         requested = (options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed"))
         asked = Asked(names, *requested, **self._tags())
-        asked = asked._replace(thorough=options["thorough"], tails=options["tails"])
+        asked = asked._replace(thorough=options["thorough"], tails=options["tails"], soak=options["soak"])
         verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs, groups)
         began = min([began, *(each.head["began"] for each in parts)])
         about = {
@@ -291,6 +292,7 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], reported: Row, sta
         pod_refused=_first(pod_refused[0]) if pod_refused else "",
         others=others,
         groups=groups,
+        soak=reported.get("soak"),
     )
 
 

@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
     node_parts,
     probe_pairs,
     probe_targets,
+    soak_time,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned, _verify_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import (
@@ -93,7 +94,10 @@ class ActionModule(ActionBase):
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
         part = options["part"]
         # a registered result, so that the task of each node has no template
-        self._begun: Row = self._begin() if part == BEGIN else plain(self._noted_run())
+        try:
+            self._begun: Row = self._begin() if part == BEGIN else plain(self._noted_run())
+        except RailyardError as error:
+            return {**result, **error.as_result()}
         if "run" not in self._begun:
             raise AnsibleActionFail("rail_verify: part begin has not run. Remedy: run playbooks/verify.yml.")
         self._spool = Spool(self._begun["run"])
@@ -150,6 +154,7 @@ class ActionModule(ActionBase):
             # many-to-one rounds: the number of clients of a server
             clients=int(self._value("verify_congestion")) if thorough else 0,
             tails=boolean(self._value("verify_tails")),
+            soak=soak_time.seconds(self._value("verify_soak")) if thorough and not check else 0,
         )
         run["verdict"] = {name: plain(self._value("verify_" + name)) for name in _FOR_VERDICT}
         Spool(run["run"]).note(ALL, NODES, [str(name) for name in self._vars["ansible_play_hosts_all"]])
@@ -214,7 +219,7 @@ class ActionModule(ActionBase):
         self._spool.note(self._name, NODE, plain(probe_targets.probe_node(node, self._begun["rails"], **meet)))
         counters = {kind: list(rows) for kind, rows in (info.get("counters") or {}).items()}
         self._spool.note(self._name, _COUNTERS, plain(counters))
-        if self._begun["clients"]:
+        if self._begun["clients"] or self._begun["soak"]:
             self._spool.note(self._name, _WATCHED, plain(group_rounds.watched(info, node["ports"])))
         return result
 
@@ -289,7 +294,12 @@ class ActionModule(ActionBase):
                     turns.setdefault(client, []).append([number, group_rounds.WRITE, server, False])
         for name, own in turns.items():
             self._spool.note(name, _TURNS, own)
-        self._spool.note(ALL, RUN, {"token": secrets.token_hex(32), "nodes": len(turns)})
+        about: Row = {"token": secrets.token_hex(32), "nodes": len(turns)}
+        # a run of pairs between parts is not repeated
+        if self._begun["soak"] and not self._begun["judges"]:
+            about["soak_until"] = time.time() + self._begun["soak"]
+            about["rounds"] = len(rounds) + len(pod_rounds) + len(groups)
+        self._spool.note(ALL, RUN, about)
         pairs_of = {
             key: [pair for each in of for pair in each] for key, of in (("pairs", rounds), ("pod_pairs", pod_rounds))
         }
@@ -354,6 +364,10 @@ class ActionModule(ActionBase):
         silence = max(_SILENCE_MIN, probe.get("lifetime", 0) * _SILENCE_SHARE)
         spec.update(patience=patience, test_seconds=test, silence=silence)
         spec["deadline"] = max(patience + test, min(patience + test * (1 + len(turns)), _DEADLINE_MAX))
+        if "soak_until" in run:
+            # all nodes end it at the same time
+            spec.update(soak_seconds=max(0.001, run["soak_until"] - time.time()), soak_turns=run["rounds"])
+            spec["deadline"] += spec["soak_seconds"]
         if self._begun["until"]:
             # 0 would be no limit
             spec["begin_seconds"] = max(0.001, self._begun["until"] - time.time())
@@ -387,7 +401,7 @@ class ActionModule(ActionBase):
             self._spool.add(self._name, {"uncollected": failed})
             return failed
         row: Row = {"probed": result["results"], "pod_probed": result["pod_results"], "others": result["others"]}
-        row["groups"] = result.get("groups") or []
+        row.update(groups=result.get("groups") or [], soak=result.get("soak"))
         for key in ("refused", "pod_refused"):
             row[key] = [result[key]] if result[key] else []
         if result.get("counters"):

@@ -67,6 +67,10 @@ options:
     description: The part of the bandwidth of link and PCIe that a transfer must reach.
     type: float
     default: 0.8
+  soak:
+    description: The time of a soak in seconds; 0 without one.
+    type: float
+    default: 0
   tails:
     description: Whether latency tails of soft RDMA are judged too.
     type: bool

@@ -306,6 +306,16 @@ options:
     type: float
     default: 0
     version_added: 0.2.0
+  soak_seconds:
+    description: Seconds in which the turns of the node are repeated; 0 for one pass.
+    type: float
+    default: 0
+    version_added: 0.2.0
+  soak_turns:
+    description: With O(soak_seconds), the number of rounds of the run, by which C(turn) is greater in each repetition.
+    type: int
+    default: 0
+    version_added: 0.2.0
   silence:
     description:
       - Seconds without a message after which a partner is given up. Probers that wait or test send keepalives.
@@ -388,6 +398,22 @@ groups:
   sample:
     - {turn: 8, rail: gpu01, clients: [ai-2, ai-3, ai-4, ai-5], lost: {}, error: "", counters: {np_cnp_sent: 12884}}
     - {turn: 9, rail: gpu01, peer: ai-2, gbits: 96.1, error: "", remedy: "", counters: {rp_cnp_handled: 3120}}
+soak:
+  description:
+    - What happened after the first pass of the turns; null without O(soak_seconds).
+    - C(seconds) and C(repetitions); C(pairs), each with C(rail), C(peer), the number of C(transfers) and of those that
+      C(failed), the first C(error), C(least_gbits) and C(greatest_p99_us); C(increases) of the counters of O(watched),
+      each with C(rail), C(name), C(increase) and how many C(times); the first C(events), each with C(time) in seconds
+      since 1970, C(rail), C(peer) and C(text).
+  returned: with O(mode=collect)
+  type: dict
+  sample:
+    seconds: 1800.2
+    repetitions: 41
+    pairs:
+      - {rail: gpu01, peer: ai-2, transfers: 41, failed: 0, error: "", least_gbits: 380.1, greatest_p99_us: 2.4}
+    increases: []
+    events: []
 refused:
   description: Why the node could not probe or serve; empty if it could.
   returned: with O(mode=collect)
@@ -534,6 +560,8 @@ SPEC = {
     "lifetime": {"type": "int", "default": 60},
     "latency": {"type": "bool", "default": False},
     "begin_seconds": {"type": "float", "default": 0},
+    "soak_seconds": {"type": "float", "default": 0},
+    "soak_turns": {"type": "int", "default": 0},
     "silence": {"type": "float", "default": 60},
     "patience": {"type": "float", "default": 300},
     "test_seconds": {"type": "float", "default": 1800},

@@ -175,6 +175,10 @@ def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None
             "verify_share: 1.5 is not a part of the bandwidth of a port. Remedy: write a number",
         ),
         (
+            ("-e", "verify_soak=8x"),
+            "verify_soak: 8x is not a time. Remedy: write seconds, or a number with s, m, h or d",
+        ),
+        (
             ("-e", "verify_congestion=1"),
             "verify_congestion: 1 is not a number of clients. Remedy: write 0 for no many-to-one rounds",
         ),

@@ -20,7 +20,7 @@ from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, plan
 NODE, RAIL = "ai-2", "gpu03"
 LOSSLESS, LOSSY = ("qos: {profile: roce-%s}\n" % name for name in ("lossless", "lossy"))
 # Codes that this file causes.
-CONGESTION_CODES = {"RV866", "RV867", "RV888", "RV890", "RV891", "RV892", "RV893"}
+CONGESTION_CODES = {"RV866", "RV867", "RV820", "RV821", "RV822", "RV823", "RV824"}
 
 
 # -- who writes to whom ------------------------------------------------------------------------------------------------
@@ -153,55 +153,55 @@ HARMS: list[tuple[str, t.Callable[[Congested], t.Any], str, str, str]] = [
     (
         "leaf does not mark",
         lambda w: w.served()["counters"].update(np_ecn_marked_roce_packets=0, np_cnp_sent=0),
-        *("RV890", NODE, "none"),
+        *("RV821", NODE, "none"),
     ),
     (
         "no CNPs",
         lambda w: w.served()["counters"].update(np_cnp_sent=0),
-        *("RV890", NODE, "441,882 packets were marked, and no CNP was sent"),
+        *("RV821", NODE, "441,882 packets were marked, and no CNP was sent"),
     ),
     (
         "CNPs are not handled",
         lambda w: [row["counters"].update(rp_cnp_handled=0) for row in w.written().values()],
-        *("RV890", NODE, "12,884 CNPs were sent, and none was handled"),
+        *("RV821", NODE, "12,884 CNPs were sent, and none was handled"),
     ),
     (
         "no CNPs, and marks are not counted",
         lambda w: w.served().update(counters={"np_cnp_sent": 0}),
-        *("RV890", NODE, "no CNP was sent"),
+        *("RV821", NODE, "no CNP was sent"),
     ),
     (
         "lost packets",
         lambda w: w.written()["ai-4"]["counters"].update(packet_seq_err=44),
-        *("RV891", NODE, "packet_seq_err +44 on ai-4"),
+        *("RV822", NODE, "packet_seq_err +44 on ai-4"),
     ),
     (
         "slow",
         lambda w: [row.update(gbits=40.0) for row in w.written().values()],
-        *("RV893", NODE, "160.0 Gb/s"),
+        *("RV824", NODE, "160.0 Gb/s"),
     ),
-    ("unfair", lambda w: w.written()["ai-4"].update(gbits=20.0), "RV892", "ai-4", "20.0 Gb/s"),
+    ("unfair", lambda w: w.written()["ai-4"].update(gbits=20.0), "RV823", "ai-4", "20.0 Gb/s"),
     (
         "client dies",
         lambda w: (w.served().update(lost={"ai-4": "ai-4 does not answer"}), w.served()["clients"].remove("ai-4")),
-        *("RV888", NODE, "1 client without a result (ai-4 does not answer)"),
+        *("RV820", NODE, "1 client without a result (ai-4 does not answer)"),
     ),
-    ("no server", lambda w: w.served().update(error="no port"), "RV888", NODE, "no port"),
-    ("server dies", lambda w: w.groups[NODE].remove(w.served()), "RV888", NODE, "the server has no result"),
+    ("no server", lambda w: w.served().update(error="no port"), "RV820", NODE, "no port"),
+    ("server dies", lambda w: w.groups[NODE].remove(w.served()), "RV820", NODE, "the server has no result"),
     (
         "no counters of ECN",
         lambda w: [row.update(counters={"rx_pfc_pause": 0}) for row in (w.served(), *w.written().values())],
-        *("RV888", NODE, "ECN was not judged at all points: the NIC has no counter like np_ecn_marked_roce_packets"),
+        *("RV820", NODE, "ECN was not judged at all points: the NIC has no counter like np_ecn_marked_roce_packets"),
     ),
     (
         "no counters",
         lambda w: [row.update(counters={}) for row in (w.served(), *w.written().values())],
-        *("RV888", NODE, "no counter of lost packets could be read"),
+        *("RV820", NODE, "no counter of lost packets could be read"),
     ),
     (
         "one client has a result",
         lambda w: [w.written()[name].update(gbits=None, error="exit 1") for name in ("ai-1", "ai-3", "ai-4")],
-        *("RV888", NODE, "1 client with a result (exit 1)"),
+        *("RV820", NODE, "1 client with a result (exit 1)"),
     ),
 ]
 
@@ -215,7 +215,7 @@ def test_one_fault_of_congestion_is_one_finding(
     verdict = world.document()
     ((own, place, rail, seen),) = found(verdict)
     assert (own, place, rail) == (code, node, RAIL) and text in seen
-    failed, unknown = code in ("RV890", "RV891", "RV893"), code == "RV888"
+    failed, unknown = code in ("RV821", "RV822", "RV824"), code == "RV820"
     assert verdict["ok"] != failed
     assert world.state(verdict)[0] == ("fail" if failed else "unknown" if unknown else "pass")
     # the rail carries traffic: its state does not change, and it is not cordoned
@@ -239,7 +239,7 @@ def test_counters_of_other_families_are_known(marked: str, sent: str, handled: s
             row["counters"] = dict(zip((marked, sent, handled), values.values()))
     assert found(world.document()) == []
     world.served()["counters"][sent] = 0
-    assert found(world.document()) == [("RV890", NODE, RAIL, "441,882 packets were marked, and no CNP was sent")]
+    assert found(world.document()) == [("RV821", NODE, RAIL, "441,882 packets were marked, and no CNP was sent")]
 
 
 def test_lost_packets_are_usual_where_the_plan_does_not_pause() -> None:

@@ -802,7 +802,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {0!r})
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import prober
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import prober_process
 place = Path({1!r})
 (place / "spec.json").write_text('{{"deadline": 600, "turns": [], "pod": {{"uid": "a"}}}}')
 def pod(*arguments):
@@ -812,8 +812,8 @@ def pod(*arguments):
     finally:
         time.sleep(0.5)
         (place / "ended").write_text("")
-prober._pod = pod
-prober.main(str(place))
+prober_process._pod = pod
+prober_process.main(str(place))
 """
 
 

@@ -37,14 +37,15 @@ class Progress:
 
     :param partners: turn -> the partners, in the order of the schedule. Only a many-to-one turn has several.
     :param test_seconds: the longest time that a test takes. After it, this prober sends no keepalives.
+    :param stride: by how much the numbers of a repetition of the schedule are greater; 0: it is not repeated.
     """
 
-    def __init__(self, partners: t.Mapping[int, t.Collection[str]], test_seconds: float) -> None:
+    def __init__(self, partners: t.Mapping[int, t.Collection[str]], test_seconds: float, stride: int = 0) -> None:
         self.changed = threading.Condition()
         self.turn = -1
         self.all_started: float | None = None
         self._partners = partners
-        self._test_seconds = test_seconds
+        self._test_seconds, self._stride = test_seconds, stride
         self._test_began: float | None = None
         self._arrived: dict[tuple[int, str], Channel] = {}
 
@@ -73,7 +74,8 @@ class Progress:
         """Keep an authenticated connection until its turn. Raises :class:`PartnerLost` if it ends."""
         if hello.all_started:
             self.note_all_started()
-        if hello.name not in self._partners.get(hello.turn, ()):
+        planned = hello.turn % self._stride if self._stride else hello.turn
+        if hello.name not in self._partners.get(planned, ()):
             raise PartnerLost("is not the partner of turn %d" % hello.turn)
 
         def is_due() -> bool:
@@ -88,7 +90,7 @@ class Progress:
                 past, started = is_due(), self.all_started is not None
                 began = self._test_began
             if past:
-                channel.send({"past": True})
+                channel.send({"past": True, "ended": self.turn == ENDED})
                 raise PartnerLost("connected too late")
             if began is not None and time.monotonic() > began + self._test_seconds:
                 raise PartnerLost("waits for a test that does not end")

@@ -47,6 +47,7 @@ class NodeReport(t.NamedTuple):
     :param inside: the result of ``rail_pods``; None if it did not run or (``inside_why``) failed.
     :param pod_probed, pod_refused: as ``probed`` and ``refused``, of its test pod.
     :param others: runs that probed on the node at the same time, each with ``run`` (its name) and ``since``.
+    :param soak: what ``rail_probe`` reports about a soak; None without one.
     :param groups: the results of ``rail_probe`` of many-to-one rounds.
     :param state: what happened to a node without a result, if ``code`` does not say it.
     """
@@ -66,6 +67,7 @@ class NodeReport(t.NamedTuple):
     pod_refused: str = ""
     others: t.Sequence[t.Mapping[str, str]] = ()
     groups: t.Sequence[Row] = ()
+    soak: Row | None = None
     state: str = ""
 
     def unread(self, several: bool = False) -> str:

@@ -76,7 +76,7 @@ def congestion(run: Run, planned: t.Sequence[Group]) -> None:
             row: Row = {"server": server, "rail": rail, "state": state, "why": "; ".join(whys or ()) or None}
             rows.append({**row, **_numbers(run, incast)})
             if state == UNKNOWN and whys != [SOFT]:
-                run.warn("RV888", server, rail, "many-to-one test", expected="a result", found=row["why"])
+                run.warn("RV820", server, rail, "many-to-one test", expected="a result", found=row["why"])
     run.shown["congestion"] = rows
 
 
@@ -154,7 +154,7 @@ def _is_slow(run: Run, incast: Incast, total: float, could: float) -> bool:
     if total >= could * SHARE:
         return False
     expected = "%.0f Gb/s or more from %d clients together" % (could * SHARE, len(incast.gbits))
-    run.fail("RV893", incast.server, incast.rail, "many-to-one bandwidth", expected=expected, found="%.1f Gb/s" % total)
+    run.fail("RV824", incast.server, incast.rail, "many-to-one bandwidth", expected=expected, found="%.1f Gb/s" % total)
     return True
 
 
@@ -164,7 +164,7 @@ def _unfair(run: Run, incast: Incast, total: float) -> None:
         if gbits < fair * FAIR:
             expected = "about %.1f Gb/s, its share of %d clients" % (fair, len(incast.gbits))
             about = {"expected": expected, "found": "%.1f Gb/s" % gbits, "peer": incast.server}
-            run.warn("RV892", name, incast.rail, "many-to-one bandwidth", **about)
+            run.warn("RV823", name, incast.rail, "many-to-one bandwidth", **about)
 
 
 def _has_lost(run: Run, incast: Incast, unknown: list[str]) -> bool:
@@ -181,7 +181,7 @@ def _has_lost(run: Run, incast: Incast, unknown: list[str]) -> bool:
                 increased.append("%s +%d on %s" % (name, value, node))
     if increased:
         found = first_of(increased, _NAMED)
-        run.fail("RV891", incast.server, incast.rail, "lost packets", expected="none", found=found)
+        run.fail("RV822", incast.server, incast.rail, "lost packets", expected="none", found=found)
     elif not known:
         unknown.append("no counter of lost packets could be read")
     return bool(increased)
@@ -212,7 +212,7 @@ def _has_no_ecn(run: Run, incast: Incast, unknown: list[str]) -> bool:
         about["found"] = "%s CNPs were sent, and none was handled" % format(sent, ",")
         about["cause"] = "the reaction point of the clients is off (rp), or a leaf drops CNPs"
     if about:
-        run.fail("RV890", incast.server, incast.rail, "ECN", **about)
+        run.fail("RV821", incast.server, incast.rail, "ECN", **about)
         return True
     missing = [name for name, known in zip(CONGESTION, (marked, sent, None if None in handled else 0)) if known is None]
     if missing:

@@ -31,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     nvlink_layer,
     pod_layer,
     port_layers,
+    soak_layer,
     tail_layer,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import cluster_layer as cluster
@@ -61,6 +62,7 @@ class Asked(t.NamedTuple):
     :param thorough: whether modules ran in check mode, and ports listened for neighbours. ``site.yml`` does neither,
         because ``hosts.yml`` has just run.
     :param tails: whether latency tails of soft RDMA are judged too.
+    :param soak: in seconds; 0: none.
     """
 
     limit: t.Sequence[str]
@@ -73,6 +75,7 @@ class Asked(t.NamedTuple):
     skip_tags: t.Sequence[str] = ()
     thorough: bool = True
     tails: bool = False
+    soak: float = 0
 
 
 class Verdict(t.NamedTuple):
@@ -158,6 +161,7 @@ def _rdma(
     pairs.rdma(run, planned_pairs, asked.share)
     tail_layer.tails(run, planned_pairs, asked.tails)
     congestion_layer.congestion(run, groups)
+    soak_layer.soak(run, asked.soak, planned_pairs, asked.share)
 
 
 def _nodes(run: Run) -> None:
