@@ -21,6 +21,8 @@ class Groups(Cluster):
 
     def __init__(self, live: LiveNode, count: int, hooks: t.Mapping[str, str] = {}) -> None:
         super().__init__(live, count, hooks)
+        # the rails on which a client writes
+        self.rails = dict.fromkeys(self.nodes, RAILS)
         self.groups = group_rounds.rounds(list(self.nodes), 3, 8)
         for node in self.nodes.values():
             for rail in (1, 2):
@@ -45,7 +47,7 @@ class Groups(Cluster):
 
     def _client(self, node: Node, client: Node, number: int) -> Row:
         turn = self.turn(node, client, number, "serve")
-        return {"partner": client.name, "ways": turn["ways"], "listen": LISTEN, "rails": list(RAILS)}
+        return {"partner": client.name, "ways": turn["ways"], "listen": LISTEN, "rails": list(self.rails[client.name])}
 
 
 def served(found: t.Mapping[str, Row]) -> dict[tuple[str, str], list[str]]:
@@ -108,9 +110,11 @@ def test_a_client_that_dies_is_named_and_the_others_still_write(live: LiveNode) 
 def test_a_group_without_perftest_or_clients_reports_why(live: LiveNode) -> None:
     cluster = Groups(live, 3)
     cluster.nodes["ai-1"].root("/run/tools/ib_write_bw").unlink()
+    cluster.rails["ai-1"] = RAILS[:1]
     cluster.start("ai-1", "ai-2")
     found = cluster.collect("ai-1", "ai-2")
     rows = {name: [row for row in found[name]["groups"] if "clients" in row] for name in ("ai-1", "ai-2")}
-    assert {row["error"] for row in rows["ai-2"]} == {"1 of 2 clients were met"}
+    # one client has the other rail
+    assert [(row["rail"], row["error"]) for row in rows["ai-2"]] == [("gpu01", "1 of 2 clients were met")]
     assert all(row["lost"] == {"ai-3": "ai-3 did not connect"} and row["clients"] == [] for row in rows["ai-2"])
     assert rows["ai-1"] and all(row["error"] for row in rows["ai-1"])

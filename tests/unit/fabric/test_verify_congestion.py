@@ -287,6 +287,15 @@ def test_what_cannot_be_judged_is_unknown_and_never_a_pass() -> None:
     assert (state, why) == ("unknown", "its clients cannot congest the port: they send 400 Gb/s, and it receives 400")
 
 
+def test_a_rail_that_fewer_than_two_clients_have_has_no_many_to_one_test() -> None:
+    world = Congested()
+    for name in ("ai-1", "ai-3", "ai-4"):
+        world.plans[name]["ports"] = [port for port in world.plans[name]["ports"] if port["rail"] != RAIL]
+    world.groups[NODE].remove(world.served())
+    verdict = world.document(layers=["rdma"])
+    assert RAIL not in {row["rail"] for row in verdict["congestion"]} and found(verdict) == []
+
+
 def test_a_rail_that_failed_before_is_not_judged_again() -> None:
     world = Congested()
     world.device(NODE, RAIL).update(state="INIT")

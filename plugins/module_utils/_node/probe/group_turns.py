@@ -64,15 +64,15 @@ class Group:
         self.servers = Servers(group_options(options), system, until)
 
     def serve(self, ports: t.Sequence[Options]) -> list[Row]:
-        """Serve the clients on each rail.
+        """Serve the clients on each rail that at least two of them have.
 
-        :return: for each rail ``turn``, ``rail``, ``clients`` (those that have written), ``lost`` (client -> why it did
-            not), ``error`` and ``counters`` (:func:`increases`).
+        :return: for each of these rails ``turn``, ``rail``, ``clients`` (those that have written), ``lost`` (client ->
+            why it did not), ``error`` and ``counters`` (:func:`increases`).
         """
         rows = []
         for port in ports:
             planned = [row["partner"] for row in self._turn["clients"] if port["rail"] in row["rails"]]
-            if planned:
+            if len(planned) >= CLIENTS_MIN:
                 rows.append(self._rail(port, planned))
         for channel in self._channels.values():
             with contextlib.suppress(PartnerLost):

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import expected_gbits
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.group_rounds import CLIENTS_MIN
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
     CNPS_HANDLED,
     CNPS_SENT,
@@ -63,11 +64,11 @@ def congestion(run: Run, planned: t.Sequence[Group]) -> None:
         return
     rows = []
     measured = _measured(run)
-    for server, _clients in planned:
-        report = run.reports.get(server)
-        for port in report.plan["ports"] if report else ():
-            rail = port["rail"]
-            if rail not in run.rails or run.blocked("rdma", server, rail):
+    rails = {report.name: {port["rail"] for port in report.plan["ports"]} for report in run.reports.values()}
+    for server, clients in planned:
+        for rail in sorted(rails.get(server, ())):
+            few = sum(rail in rails.get(name, ()) for name in clients) < CLIENTS_MIN
+            if few or rail not in run.rails or run.blocked("rdma", server, rail):
                 continue
             incast = measured.get((server, rail))
             whys = ["the server has no result"] if incast is None else _judge(run, incast)
@@ -129,7 +130,7 @@ def _judge(run: Run, incast: Incast) -> list[str] | None:
     if any(run.reports[node].others for node in incast.nodes):
         return ["another run measured at the same time"]
     gbits, could = incast.gbits, expected_gbits(run, incast.server, rail)
-    if len(gbits) < 2:
+    if len(gbits) < CLIENTS_MIN:
         return ["%s with a result%s" % (count(len(gbits), "client"), _texts(lost.values()))]
     if not could:
         return ["the bandwidth of the port is unknown"]
