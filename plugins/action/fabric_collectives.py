@@ -36,8 +36,8 @@ _FILE = "collectives.json"
 _SOURCE = Path(__file__).resolve().parents[1] / "module_utils/_node/probe/mpi_collectives.py"
 # The largest output in bytes.
 _MOST = 64 << 20
-# The name of a node for the launcher, if it is not the inventory's.
-_NAME = "collectives_host"
+# The variable of each node with its name for the launcher.
+_NAME = "__collectives_host"
 # The largest message in bytes.
 _SIZES = {collective_command.GPU: 8 << 30, collective_command.HOST: 256 << 20}
 
@@ -105,7 +105,7 @@ class ActionModule(ControllerAction):
             test = collective_command.Test(
                 operation,
                 options["launcher"],
-                [str(self._templar.template(each.get(_NAME) or name)) for name, each in nodes.items()],
+                [str(each.get(_NAME) or name) for name, each in nodes.items()],
                 planned.gpus,
                 memory,
                 str(program),
