@@ -196,9 +196,9 @@ def _ran(options: t.Mapping[str, t.Any]) -> list[Done]:
     found = []
     for each in options["ran"]:
         text = "\n".join(str(each.get(key) or "") for key in ("stderr", "stdout"))
-        status = None if each.get("unreachable") else each.get("rc")
-        if each.get("unreachable") or status is None:
-            # the launching node does not answer, or the module failed
+        status = each.get("rc")
+        if status is None:
+            # the module failed
             text, status = "%s\n%s" % (each.get("msg") or "", text), 255
         found.append(Done(str(each["item"]["operation"]), int(status), text[:_MOST], options["timeout"]))
     return found
