@@ -264,7 +264,7 @@ class ActionModule(ActionBase):
             rounds, pod_rounds = self._rounds_across(most), []
         else:
             read, with_pod = self._spool.nodes(NODE), self._spool.nodes(_POD)
-            rounds = probe_pairs.rounds([name for name in names if name in read], most) if self._begun["probes"] else []
+            rounds = self._rounds([name for name in names if name in read]) if self._begun["probes"] else []
             # in check mode, pods are read and not probed
             pods = [name for name in names if name in with_pod and self._spool.noted(name, _POD)["ports"]]
             pod_rounds = probe_pairs.rounds(pods, most) if not self._task.check_mode else []
@@ -282,6 +282,12 @@ class ActionModule(ActionBase):
         }
         self._spool.note(ALL, PAIRS, pairs_of)
         return {"nodes": len(turns)}
+
+    def _rounds(self, names: t.Sequence[str]) -> list[list[probe_pairs.Pair]]:
+        """Return the rounds of pairs of these nodes."""
+        notes = {name: self._spool.noted(name, NODE) for name in names}
+        leaves = {name: str([port["leaves"] for port in note["ports"]]) for name, note in notes.items()}
+        return probe_pairs.rounds(names, self._begun["max_rounds"], leaves)
 
     def _rounds_across(self, most: int) -> list[list[probe_pairs.Pair]]:
         """Return the rounds of pairs of different parts. Notes the nodes as their parts have read them.
