@@ -1064,7 +1064,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
         "remedy": CODES["RV404"].remedy,
         "playbook": "playbooks/hosts.yml --limit ai-2",
     }
-    measures = ["rail", "from", "to", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
+    measures = ["rail", "from", "to", "purpose", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
     assert list(verdict["measures"][0]) == measures
     assert verdict["boots"][NODE] == "0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e"
 
