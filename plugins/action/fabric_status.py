@@ -14,6 +14,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import report_documents
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.fabric_status import (
+    FAIL,
+    UNKNOWN,
     FabricStatus,
     node_status,
 )
@@ -65,6 +67,8 @@ class ActionModule(ControllerAction):
         lines = status.lines(_output.width())
         result: dict[str, t.Any] = {"changed": False, "counts": status.counts, "summary": status.summary}
         result["differences"] = differences
+        if status.health:
+            result["health"] = status.health
         if differences or not is_ok:
             following = command(playbook("verify"), _fabric_files.inventory())
             what = "launch the template verify" if _this_run.in_awx() else following
@@ -76,6 +80,8 @@ class ActionModule(ControllerAction):
         except RailyardError as error:
             result["warnings"] = [str(error)]
         _output.show(lines)
+        if status.health in (FAIL, UNKNOWN):
+            result.update(failed=True, msg="the health of the rails is %s: %s" % (status.health, status.summary))
         return dict(result, lines=lines)
 
 
