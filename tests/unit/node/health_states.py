@@ -9,7 +9,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_check
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rail_state import health_check
 
 BOOT = "0b1d6f0e-6a57-4b5c-9a53-6f6a8f0f2a11"
 NOW = 1_795_000_000.0

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_check
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_check import check
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rail_state import health_check
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rail_state.health_check import check
 from tests.unit.node.health_states import BOOT, NOW, Row, finding, put, rail, state
 from tests.unit.node.trees import Tree
 
