@@ -62,7 +62,7 @@ RANKS: dict[str, str] = {
         netlink boot kubelet
         safety
         ports sriov rdma qos host gpu nic cni metrics dra
-        rail_state
+        health
         agent info
         agent_service probe
         layers

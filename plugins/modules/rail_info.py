@@ -519,7 +519,7 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
 
         found["agent"] = running_agent.look(system)
     if "health" in options["subset"]:
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.rail_state import health_check
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_check
 
         found["health"] = health_check.look(system)
     return found

@@ -9,7 +9,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rail_state import health_check
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_check, health_state
 
 BOOT = "0b1d6f0e-6a57-4b5c-9a53-6f6a8f0f2a11"
 NOW = 1_795_000_000.0
@@ -38,7 +38,7 @@ def put(root: Path, document: t.Any, now: float | None = None) -> Path:
     if now is None:
         boot = Path(health_check.BOOT_ID).read_text().strip()
         document = dict(document, updated=time.time() - 2, boot_id=boot)
-    target = root / health_check.STATE.lstrip("/")
+    target = root / health_state.FILE.lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(document if isinstance(document, str) else json.dumps(document))
     return target

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rail_state import health_metrics
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_metrics
 from tests.unit.node.health_states import NOW, finding, rail, state
 
 PLANES = [{"plane": 0, "state": "pass"}, {"plane": 1, "state": "fail"}]

@@ -24,8 +24,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_check
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import allocated_devices
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rail_state import health_check
 
 # Timeout of ``explain`` for the running agent, which answers at once.
 ANSWER_SECONDS = 2.0

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import FAIL, PASS, UNKNOWN
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rail_state.health_check import FAIL, PASS, UNKNOWN
 
 TEXTFILE = "/run/railyard/health/railyard_health.prom"
 # Value of a state. The highest value of several rails is the state of all of them.

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
-import stat
 import sys
 import time
 import typing as t
@@ -22,22 +19,23 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import root_owned
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_spec, health_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import (
+    FAIL,
+    PASS,
+    UNKNOWN,
+    Finding,
+    HealthState,
+    RailState,
+)
 
-STATE = "/run/railyard/health/state.json"
-SPEC = "/etc/railyard/health.json"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-FORMAT = 1
-PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 # Exit status of each result.
 EXIT = {PASS: 0, FAIL: 1, UNKNOWN: 2}
 # Seconds after which a state is stale. The service writes it at each observation, every few seconds.
 MAX_AGE = 30.0
-# Longest state file in bytes: that of a node with 16 rails has less than a tenth.
-MOST = 4 << 20
 # Seconds between two looks of ``--wait``, and its maximum.
 PAUSE, WAIT_MAX = 1.0, 600.0
-_START = "run systemctl status railyard-health on the node"
-Document = t.Mapping[str, t.Any]
 
 
 class RailResult(t.NamedTuple):
@@ -68,42 +66,25 @@ class Result(t.NamedTuple):
         return {**row, "rails": [rail._asdict() for rail in self.rails], "error": self.error and self.error.as_dict()}
 
 
-def read(system: System) -> Document:
+def read(system: System) -> HealthState:
     """Return the state of the health service. Raises :class:`RailyardError` if it cannot be used."""
-    if not system.exists(STATE):
-        raise RailyardError("the health service has written no state", STATE, _START)
-    why = root_owned.why_not(system, STATE)
+    if not system.exists(health_state.FILE):
+        raise RailyardError("the health service has not written its state", health_state.FILE, health_state.REMEDY)
+    why = root_owned.why_not(system, health_state.FILE)
     if why:
         remedy = "remove the file, and run systemctl restart railyard-health"
-        raise RailyardError("is not used, because a user other than root can change it: %s" % why, STATE, remedy)
-    try:
-        # a named pipe would block, and a link would lead to another file
-        fd = os.open(system.path(STATE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise ValueError("not a regular file")
-            raw = stream.read(MOST + 1)
-        if len(raw) > MOST:
-            raise ValueError("more than %d bytes" % MOST)
-        document = json.loads(raw)
-        if document["format"] != FORMAT:
-            raise ValueError("format %r" % document["format"])
-    except PermissionError:
-        raise RailyardError("cannot be read by this user", STATE, "run the check as root") from None
-    except OSError as error:
-        raise RailyardError("cannot be read: %s" % error.strerror, STATE, _START) from None
-    except (KeyError, RecursionError, TypeError, ValueError) as error:
-        raise _damaged(error) from None
-    return t.cast(Document, document)
-
-
-def _damaged(error: Exception) -> RailyardError:
-    return RailyardError("is damaged (%r)" % error, STATE, "run systemctl restart railyard-health on the node")
+        message = "is not used, because a user other than root can change it: %s" % why
+        raise RailyardError(message, health_state.FILE, remedy)
+    return health_state.read_state(system)
 
 
 def look(system: System) -> dict[str, t.Any] | None:
     """Return part ``health`` of ``rail_info``; None without an installed health service."""
-    return check(system, time.time()).as_dict() if system.exists(SPEC) or system.exists(STATE) else None
+    return (
+        check(system, time.time()).as_dict()
+        if system.exists(health_spec.FILE) or system.exists(health_state.FILE)
+        else None
+    )
 
 
 def check(
@@ -117,69 +98,59 @@ def check(
     :param probe: whether a rail without replies to the probes of the service is ``unknown``.
     """
     try:
-        document = read(system)
-        try:
-            return judge(document, now, system.read(BOOT_ID) or "", rails, max_age, probe)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise _damaged(error) from None
+        return judge(read(system), now, system.read(BOOT_ID) or "", rails, max_age, probe)
     except RailyardError as error:
         return Result(UNKNOWN, "", "", None, (), (), error)
 
 
 def judge(
-    document: Document, now: float, boot: str, rails: t.Sequence[str], max_age: float, probe: bool = False
+    state: HealthState, now: float, boot: str, rails: t.Sequence[str], max_age: float, probe: bool = False
 ) -> Result:
-    """As :func:`check`, for a document with format 1. ``boot``: the kernel's boot ID.
+    """As :func:`check`, for a state. ``boot``: the kernel's boot ID.
 
     :raises RailyardError: if the state is stale, of another boot, or does not have one of the rails.
-    :raises AttributeError, KeyError, TypeError, ValueError: if the document is damaged.
     """
-    age = now - float(document["updated"])
-    if not math.isfinite(age):
-        raise ValueError("updated %r" % document["updated"])
-    if boot and document["boot_id"] != boot:
-        raise RailyardError("is of another boot", STATE, _START)
-    if abs(age) > max_age:
-        words = "is %d s old" % age if age > 0 else "is %d s in the future" % -age
-        raise RailyardError("%s, and at most %g s are accepted" % (words, max_age), STATE, _START)
-    found = {str(row["rail"]): _rail(row, probe) for row in document["rails"]}
+    age = now - state.updated
+    if boot and state.boot_id != boot:
+        raise RailyardError("is of another boot", health_state.FILE, health_state.REMEDY)
+    # not true for a time that is no number
+    if not abs(age) <= max_age:
+        words = "is %.0f s old" % age if age > 0 else "is %.0f s in the future" % -age
+        message = "%s, and at most %g s are accepted" % (words, max_age)
+        raise RailyardError(message, health_state.FILE, health_state.REMEDY)
+    found = {rail.rail: _rail(rail, probe) for rail in state.rails}
     unknown = [rail for rail in rails if rail not in found]
     if unknown:
-        message = "has no rail %s" % ", ".join(unknown)
-        raise RailyardError(message, STATE, "name some of %s" % (", ".join(found) or "none: the state has no rail"))
+        remedy = "name some of %s" % (", ".join(found) or "no rail: the state has none")
+        raise RailyardError("has no rail %s" % ", ".join(unknown), health_state.FILE, remedy)
     chosen = tuple(found[rail] for rail in rails or found)
-    problems = tuple(str(text) for text in document["problems"])
     states = {rail.state for rail in chosen}
-    if not document["ready"]:
+    problems = state.problems
+    if not state.ready:
         # a rail that fails already is a fact
         states.add(UNKNOWN)
-        problems = ("the service has not yet read all rails", *problems)
+        problems = ("the health service has not yet read all rails", *problems)
     result = FAIL if FAIL in states else PASS if states == {PASS} else UNKNOWN
-    return Result(result, str(document["node"]), str(document["fabric"]), max(age, 0.0), chosen, problems)
+    return Result(result, state.node, state.fabric, max(age, 0.0), chosen, problems)
 
 
-def _rail(row: t.Mapping[str, t.Any], probe: bool) -> RailResult:
-    state, findings = row["state"], row["findings"]
-    if state not in EXIT:
-        raise ValueError("state %r" % state)
-    degraded = bool(row["degraded"])
-    reason = "; ".join(_reason(finding) for finding in findings)
-    remedy = next((str(finding["remedy"]) for finding in findings if finding.get("remedy")), "")
-    if probe and state == PASS:
-        seen = row.get("probe")
-        if not seen or not seen["received"]:
-            state, reason = UNKNOWN, "no reply to a probe of the health service yet"
-            remedy = "set health.probe of the fabric file, and wait for its first replies"
-    return RailResult(str(row["rail"]), state, degraded, float(row["since"]), reason, remedy)
+def _rail(rail: RailState, probe: bool) -> RailResult:
+    state = rail.state
+    reason = "; ".join(map(_reason, rail.findings))
+    remedy = next((finding.remedy for finding in rail.findings if finding.remedy), "")
+    if probe and state == PASS and not (rail.probe and rail.probe.get("received")):
+        state, reason = UNKNOWN, "no reply to a probe of the health service yet"
+        remedy = "set health.probe of the fabric file, and wait for its first replies"
+    return RailResult(rail.rail, state, rail.degraded, rail.since, reason, remedy)
 
 
-def _reason(finding: t.Mapping[str, t.Any]) -> str:
+def _reason(finding: Finding) -> str:
     """Return a finding in one line: ``RV402 rail1: expected carrier, found no carrier``."""
-    text = "%s %s" % (finding["code"], finding["what"] or finding["title"])
-    if finding.get("plane") is not None:
-        text += " (plane %s)" % finding["plane"]
-    if finding.get("expected") is not None and finding.get("found") is not None:
-        text += ": expected %s, found %s" % (finding["expected"], finding["found"])
+    text = "%s %s" % (finding.code, finding.what or finding.title)
+    if finding.plane is not None:
+        text += " (plane %d)" % finding.plane
+    if finding.expected and finding.found:
+        text += ": expected %s, found %s" % (finding.expected, finding.found)
     return text
 
 
