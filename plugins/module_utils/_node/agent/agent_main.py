@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_check
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file, health_check
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import allocated_devices
 
 # Timeout of ``explain`` for the running agent, which answers at once.
@@ -73,10 +73,10 @@ def main(argv: t.Sequence[str] | None = None) -> int:
             return int(bool(document["problems"]) or not all(row["healthy"] for row in document["rails"]))
         elif arguments.command == "cordon":
             rail_health.check_rail(read_spec(system), arguments.rail)
-            rail_health.cordons(system).put(rail_health.Cordon(arguments.rail, arguments.reason))
+            cordon_file.cordons(system).put(cordon_file.Cordon(arguments.rail, arguments.reason))
             sys.stdout.write("rail %s: cordoned\n" % arguments.rail)
         elif arguments.command == "uncordon":
-            cordons = rail_health.cordons(system)
+            cordons = cordon_file.cordons(system)
             # a rail that the plan does not have any more can be uncordoned too
             if arguments.rail not in cordons.all():
                 rail_health.check_rail(read_spec(system), arguments.rail)

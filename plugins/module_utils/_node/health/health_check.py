@@ -113,7 +113,7 @@ def judge(
     age = now - state.updated
     if boot and state.boot_id != boot:
         raise RailyardError("is of another boot", health_state.FILE, health_state.REMEDY)
-    # not true for a time that is no number
+    # false also for a time that is not a number
     if not abs(age) <= max_age:
         words = "is %.0f s old" % age if age > 0 else "is %.0f s in the future" % -age
         message = "%s, and at most %g s are accepted" % (words, max_age)
