@@ -22,6 +22,8 @@ IRDMA = NicFamily(
     rdma_name="irdmaN",
     tool="nvmupdate64e",
     tool_sets=False,
+    # irdma/verbs.c; UDP packets are those of RoCE v2
+    counters={"np_cnp_sent": "cnpSent", "rx_vport_rdma_unicast_packets": "RxUDP"},
     layers=layers(
         driver=read_only("name and version of ice; Intel's packages are not installed"),
         firmware=read_only("version by ethtool; nvmupdate64e writes images"),
