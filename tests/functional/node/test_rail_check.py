@@ -20,7 +20,8 @@ set -eu
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/railyard/health /run/program
 cp "$1" /run/program/health.pyz
-sed "s/\"BOOT\"/\"$(cat /proc/sys/kernel/random/boot_id)\"/; s/\"NOW\"/$(date +%s)/" "$2" >/run/railyard/health/state.json
+boot=$(cat /proc/sys/kernel/random/boot_id)
+sed "s/\"BOOT\"/\"$boot\"/; s/\"NOW\"/$(date +%s)/" "$2" >/run/railyard/health/state.json
 chmod 755 /run/program
 chmod 644 /run/program/health.pyz /run/railyard/health/state.json
 for place in /run/program /run/railyard/health; do
