@@ -71,7 +71,7 @@ def test_rails_and_planes_with_a_fault(system: System) -> None:
 
 
 @pytest.mark.parametrize("age, boot", [(health_check.MAX_AGE + 1, None), (1, "another")])
-def test_a_state_that_is_not_fresh_is_no_fault(system: System, age: float, boot: str | None) -> None:
+def test_a_state_that_is_not_fresh_has_no_faults(system: System, age: float, boot: str | None) -> None:
     of_boot = boot or Path(health_check.BOOT_ID).read_text().strip()
     put(Path(system.root), state(*RAILS, updated=time.time() - age, boot_id=of_boot), 0)
     assert device_faults.look(system) == {}
