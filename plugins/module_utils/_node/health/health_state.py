@@ -21,7 +21,7 @@ FILE = DIRECTORY + "/state.json"
 FORMAT = 1
 # Most bytes of the file that are read: a node with 64 rails and many findings needs less.
 SIZE_MAX = 4 << 20
-# Seconds after which a state that was not updated says nothing about the rails any more. The watchdog is shorter.
+# Seconds without an update after which the state of the rails is unknown. The watchdog is shorter.
 STALE = 120.0
 PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 STATES = (PASS, FAIL, UNKNOWN)
@@ -118,7 +118,7 @@ def write_state(system: System, state: HealthState) -> None:
 def read_state(system: System) -> HealthState:
     """Return the state that the service wrote since the last boot.
 
-    :raises RailyardError: if there is none, or the file is not root's or damaged.
+    :raises RailyardError: if the file is missing, damaged, or not root's.
     """
     data = _read(system)
     try:
