@@ -86,7 +86,7 @@ def test_a_state_that_others_can_change_is_not_used(system: System) -> None:
         assert "belongs to the user with ID 1000" in str(check(system, NOW).error)
 
 
-@pytest.mark.parametrize("kind", ["absent", "pipe", "link", "large"])
+@pytest.mark.parametrize("kind", ["absent", "pipe", "link", "directory", "large"])
 def test_what_is_not_a_state_file_does_not_block(system: System, kind: str) -> None:
     target = put(Path(system.root), state(rail()), NOW)
     other = target.rename(target.parent / "other")
@@ -94,6 +94,8 @@ def test_what_is_not_a_state_file_does_not_block(system: System, kind: str) -> N
         os.mkfifo(target, 0o600)
     elif kind == "link":
         target.symlink_to(other)
+    elif kind == "directory":
+        target.mkdir()
     elif kind == "large":
         target.write_text(" " * (health_state.SIZE_MAX + 1))
     found = check(system, NOW)
