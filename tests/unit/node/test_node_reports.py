@@ -32,8 +32,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.node_
     NodeReports,
     RailCordons,
     Report,
+    Reported,
     condition,
     report,
+    reported,
     withdraw,
 )
 from tests.unit.node.health_states import NOW, Row, finding, put, rail, state
@@ -217,25 +219,66 @@ def test_without_the_agent_nothing_is_cordoned(system: System) -> None:
     assert cordon_file.observed_cordons(system) == {}
 
 
+EVERYTHING = Reported("hgx-1", None, True, True, True)
+
+
 def test_options_that_end_are_withdrawn(system: System) -> None:
     api = Api()
 
     def again() -> None:
         NodeObject(api, "hgx-1").apply(Report(("False", "RailsFail", ""), True), NOW)
         cordon_file.cordons(system).put(Cordon("gpu02", "x", BY))
+        withdraw(system, EVERYTHING, lambda _system, _file: api)
+        assert reported(system) == EVERYTHING
+
+    def present() -> tuple[bool, bool, bool]:
+        return CONDITION in api.conditions, TAINT in api.taints, bool(cordon_file.observed_cordons(system))
 
     again()
-    withdraw(system, spec(), ALL, lambda _system, _file: api)
-    assert api.taints == [TAINT] and CONDITION in api.conditions and cordon_file.observed_cordons(system)
-    withdraw(system, spec(), ALL._replace(taints=False), lambda _system, _file: api)
-    assert api.taints == [] and CONDITION in api.conditions and cordon_file.observed_cordons(system)
+    assert present() == (True, True, True)
+    withdraw(system, EVERYTHING._replace(taints=False), lambda _system, _file: api)
+    assert present() == (True, False, True)
+    withdraw(system, EVERYTHING._replace(taints=False, cordon=False), lambda _system, _file: api)
+    assert present() == (True, False, False)
     again()
-    withdraw(system, spec(), None, lambda _system, _file: api)
-    assert api.taints == [] and CONDITION not in api.conditions and not cordon_file.observed_cordons(system)
+    # another Node: the old one is left as it was
+    withdraw(system, EVERYTHING._replace(node="hgx-2"), lambda _system, _file: api)
+    assert present() == (False, False, True)
+    again()
+    withdraw(system, None, lambda _system, _file: api)
+    assert present() == (False, False, False) and not system.exists(node_reports.REPORTED)
     before = len(api.requests)
-    withdraw(system, spec(None), None, lambda _system, _file: api)
-    withdraw(system, spec(NOTHING), None, lambda _system, _file: api)
+    withdraw(system, None, lambda _system, _file: api)
     assert len(api.requests) == before
+
+
+def test_what_cannot_be_withdrawn_is_not_forgotten(system: System) -> None:
+    api = Api()
+    NodeObject(api, "hgx-1").apply(Report(("False", "RailsFail", ""), True), NOW)
+    withdraw(system, EVERYTHING, lambda _system, _file: api)
+    api.error = ApiError("no answer", "", "")
+    with pytest.raises(ApiError):
+        withdraw(system, None, lambda _system, _file: api)
+    assert reported(system) == EVERYTHING
+    api.error = None
+    withdraw(system, None, lambda _system, _file: api)
+    assert reported(system) is None and api.taints == [] and api.conditions == {"Ready": ""}
+    system.write_file(node_reports.REPORTED, "{")
+    with pytest.raises(RailyardError, match="damaged"):
+        withdraw(system, None, lambda _system, _file: api)
+
+
+def test_a_service_that_starts_without_an_option_withdraws_it(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a change while the node was down."""
+    api = Api()
+    NodeObject(api, "hgx-1").apply(Report(("False", "RailsFail", ""), True), NOW)
+    withdraw(system, EVERYTHING, lambda _system, _file: api)
+    monkeypatch.setattr(node_reports, "PAUSE", 0.01)
+    reports = NodeReports(system, lambda _text: None, lambda _system, _file: api)
+    reports.update(spec(NOTHING), read(system, BAD))
+    wait_for(lambda: api.taints == [] and CONDITION not in api.conditions and not system.exists(node_reports.REPORTED))
+    reports.close()
+    assert CONDITION not in api.conditions
 
 
 def test_the_thread_reports_changes_retries_and_ends(system: System, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ A separate thread sends them, so that an API server that does not answer does no
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import typing as t
@@ -33,6 +34,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
 CONDITION, TAINT = "RailsHealthy", "health.railyard.fabric/rail-fault"
 # The writer of cordons in cordons.json.
 BY = "railyard-health"
+# What the service may have written, so that it is removed after the option, the service or a boot has ended.
+REPORTED = "/var/lib/railyard/health/reported.json"
 # The node file of the agent, without which cordons have no effect.
 AGENT = "/etc/railyard/agent.json"
 # Seconds between two reports of an unchanged state, after a failed one, and at most between two looks at the cordons.
@@ -50,6 +53,36 @@ Api = t.Callable[[System, t.Optional[str]], ApiServer]
 
 def api_server(system: System, kubeconfig: str | None) -> ApiServer:
     return ApiServer(system, kubeconfig, "health.kubernetes.kubeconfig", BY)
+
+
+class Reported(t.NamedTuple):
+    """What the service may have written, on which Node and with which kubeconfig. The kinds are options of the spec."""
+
+    node: str
+    kubeconfig: str | None
+    condition: bool = False
+    taints: bool = False
+    cordon: bool = False
+
+
+def reported(system: System) -> Reported | None:
+    """Return the record; None if nothing was written. Raises :class:`.RailyardError` if it is damaged."""
+    text = system.read_file(REPORTED)
+    if text is None:
+        return None
+    try:
+        return Reported(**json.loads(text))
+    except (RecursionError, TypeError, ValueError) as error:
+        remedy = "remove the file, and the condition, the taint and the cordons of the service by hand"
+        raise RailyardError("is damaged (%r)" % error, REPORTED, remedy) from None
+
+
+def _wanted(spec: HealthSpec) -> Reported | None:
+    """Return what the service may write by a spec; None if nothing."""
+    options = spec.kubernetes
+    if options is None or not (options.condition or options.taints or options.cordon):
+        return None
+    return Reported(spec.node, options.kubeconfig, options.condition, options.taints, options.cordon)
 
 
 class Report(t.NamedTuple):
@@ -237,6 +270,7 @@ class NodeReports:
 
     def _run(self) -> None:
         last: HealthSpec | None = None
+        kept: Reported | None = None
         wait = 0.0
         while True:
             with self._changed:
@@ -247,9 +281,9 @@ class NodeReports:
                 latest = self._latest
             wait = PAUSE
             try:
-                if last and last.kubernetes != latest[0].kubernetes:
-                    withdraw(self._system, last, latest[0].kubernetes, self._api)
-                    self._sent = None
+                if last is None or kept != _wanted(latest[0]):
+                    withdraw(self._system, _wanted(latest[0]), self._api)
+                    kept, self._sent = _wanted(latest[0]), None
                 last = latest[0]
                 self._report(*latest)
                 self.error = None
@@ -290,25 +324,27 @@ class NodeReports:
             self._log(str(error))
 
 
-def withdraw(
-    system: System,
-    spec: HealthSpec,
-    kept: Kubernetes | None = None,
-    api: Api = api_server,
-) -> None:
-    """Remove what the service has written for options that end: condition, taint and cordons.
+def withdraw(system: System, kept: Reported | None = None, api: Api = api_server) -> None:
+    """Remove what the service has written and must not write any more: condition, taint and cordons.
 
-    :param spec: with the options until now. :param kept: the new ones; None: the service is removed.
-    :raises RailyardError: if the API server does not answer, or the cordons cannot be written.
+    :param kept: what the service writes from now on, which is recorded; None: nothing.
+    :raises RailyardError: if the API server does not answer, or a file cannot be written. The record then stays.
     """
-    options = spec.kubernetes
-    if options is None:
-        return
-    if options.cordon and not (kept and kept.cordon):
-        file = cordon_file.cordons(system)
-        for name, row in file.all().items():
-            if row.by == BY:
-                cordon_file.remove_own(file, name, BY)
-    ends = [getattr(options, name) and not (kept and getattr(kept, name)) for name in ("condition", "taints")]
-    if any(ends):
-        NodeObject(api(system, options.kubeconfig), spec.node).withdraw(*ends)
+    before = reported(system)
+    if before and before != kept:
+        same = kept if kept and kept.node == before.node else None
+        kubeconfig = before.kubeconfig
+        if kept and kubeconfig and not system.exists(kubeconfig):
+            kubeconfig = kept.kubeconfig
+        if before.cordon and not (kept and kept.cordon):
+            file = cordon_file.cordons(system)
+            for name, row in file.all().items():
+                if row.by == BY:
+                    cordon_file.remove_own(file, name, BY)
+        ends = [before.condition and not (same and same.condition), before.taints and not (same and same.taints)]
+        if any(ends):
+            NodeObject(api(system, kubeconfig), before.node).withdraw(*ends)
+    if kept is None:
+        system.forget_file(REPORTED)
+    elif before != kept:
+        system.write_file(REPORTED, json.dumps(kept._asdict()) + "\n", 0o600)
