@@ -14,8 +14,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import report_documents
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.fabric_status import (
-    FAIL,
-    UNKNOWN,
     FabricStatus,
     node_status,
 )
@@ -80,8 +78,6 @@ class ActionModule(ControllerAction):
         except RailyardError as error:
             result["warnings"] = [str(error)]
         _output.show(lines)
-        if status.health in (FAIL, UNKNOWN):
-            result.update(failed=True, msg="the health of the rails is %s: %s" % (status.health, status.summary))
         return dict(result, lines=lines)
 
 
