@@ -53,8 +53,9 @@ class ActionModule(ControllerAction):
             variables = self._vars["hostvars"].raw_get(name)
             # nodes that the limit excludes were not read
             if _SEEN in variables:
-                nodes.append(node_status(str(name), variables.get("railyard_node") or {}, variables[_SEEN]))
                 fabric = variables.get("railyard_fabric") or fabric
+                node = variables.get("railyard_node") or {}
+                nodes.append(node_status(str(name), node, variables[_SEEN], bool(fabric.get("health"))))
         notes: list[str] = []
         cordoned = None
         if options["cluster"] and fabric.get("provider") != "none":

@@ -21,7 +21,7 @@ from tests.functional.test_slurm import pytestmark as pytestmark
 from tests.unit.node.health_states import finding, rail, state
 from tests.unit.node.packed import reached
 
-ENTRY = "_node.agent.agent_main"
+ENTRY = "_node.health.health_main"
 NODE = "gpu-su1-01"
 _CONF = """\
 ClusterName=ai
@@ -61,8 +61,8 @@ mount --bind "$work/state" "$root/tmp"
 mount --bind "$work/slurm" "$root/etc/slurm"
 mount --bind "$work/hosts" "$root/etc/hosts"
 mkdir -p "$root/usr/local/bin" "$root/var/lib" "$root/var/spool/slurmd" "$root/run/railyard/health"
-cp "$work/agent.pyz" "$root/usr/local/bin/agent.pyz"
-printf '#!/bin/sh\nexec /usr/bin/python3 -I /usr/local/bin/agent.pyz "$@"\n' >"$root/usr/local/bin/railyard-health"
+cp "$work/health.pyz" "$root/usr/local/bin/health.pyz"
+printf '#!/bin/sh\nexec /usr/bin/python3 -I /usr/local/bin/health.pyz "$@"\n' >"$root/usr/local/bin/railyard-health"
 chmod 755 "$root/usr/local/bin/railyard-health"
 inside() { chroot "$root" "$@"; }
 node() { inside /usr/bin/scontrol --oneliner show node gpu-su1-01; }
@@ -141,13 +141,13 @@ def test_slurm_follows_the_rails(tmp_path: Path, steps: str, option: str) -> Non
     for name in ("state", "slurm"):
         (tmp_path / name).mkdir()
     script = tmp_path / "slurm" / "rail_check.sh"
-    document = {"fabric": {"name": "ai"}, "nodes": [{"name": NODE, "health": {"interval": 5}}]}
+    document = {"fabric": {"name": "ai", "health": {"interval": 5}}, "nodes": [{"name": NODE}]}
     script.write_text(slurm_check.files(document)[slurm_check.FILE])
     script.chmod(0o755)
     (tmp_path / "slurm" / "slurm.conf").write_text(_CONF % option)
     (tmp_path / "slurm" / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     (tmp_path / "hosts").write_text("127.0.0.1 localhost %s\n" % NODE)
-    (tmp_path / "agent.pyz").write_bytes(packed_program.pack(sorted(reached(ENTRY)), ENTRY))
+    (tmp_path / "health.pyz").write_bytes(packed_program.pack(sorted(reached(ENTRY)), ENTRY))
     (tmp_path / "steps").write_text(steps)
     for name, content in states().items():
         (tmp_path / (name + ".json")).write_text(json.dumps(content))

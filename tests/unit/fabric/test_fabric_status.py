@@ -201,7 +201,7 @@ def health_rail(number: int = 1, state: str = "pass", **other: t.Any) -> Row:
     return dict(row, **other)
 
 
-PLANNED = {"name": "a", "ports": [port(match=None), port(2, match=None)], "health": {"interval": 5}}
+PLANNED = {"name": "a", "ports": [port(match=None), port(2, match=None)]}
 SEEN = {"nics": [nic(), nic(2, carrier=False)], "rdma": []}
 DARK = {"unreachable": True, "msg": "no route"}
 NO_FILE = {"place": "/run/railyard/health/state.json", "message": "is 95 s old", "remedy": "start it"}
@@ -260,7 +260,7 @@ NO_FILE = {"place": "/run/railyard/health/state.json", "message": "is 95 s old",
     ],
 )
 def test_the_health_of_the_fabric(seen: Row, result: str, text: str, differences: list[str]) -> None:
-    status = FabricStatus("east", [node_status("a", PLANNED, seen)], "0.2.0", None, "no verdict")
+    status = FabricStatus("east", [node_status("a", PLANNED, seen, True)], "0.2.0", None, "no verdict")
     assert status.health == result and status.document()["health"] == result
     assert status.summary.endswith("; %s; no verdict" % text)
     assert status.differences() == differences
@@ -268,7 +268,7 @@ def test_the_health_of_the_fabric(seen: Row, result: str, text: str, differences
 
 def test_one_rail_that_fails_is_more_than_nodes_that_are_unknown() -> None:
     bad = health(health_rail(1, "fail", reason="RV402"), health_rail(2))
-    nodes = [node_status("a", PLANNED, DARK), node_status("b", PLANNED, dict(SEEN, health=bad))]
+    nodes = [node_status("a", PLANNED, DARK, True), node_status("b", PLANNED, dict(SEEN, health=bad), True)]
     status = FabricStatus("east", nodes, "0.2.0", None, "")
     assert status.health == "fail"
     assert status.document()["nodes"]["a"]["health"]["rails"]["gpu01"] == {"state": "unknown", "reason": ""}

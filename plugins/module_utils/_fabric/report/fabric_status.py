@@ -59,14 +59,14 @@ class RailHealth(t.NamedTuple):
     reason: str = ""
 
 
-def node_status(name: str, planned: Row, seen: Row) -> NodeStatus:
+def node_status(name: str, planned: Row, seen: Row, has_health: bool = False) -> NodeStatus:
     """Return the status of a node.
 
-    :param planned: ``railyard_node``.
+    :param planned: ``railyard_node``. :param has_health: whether the plan has the health service.
     :param seen: the result of ``rail_info`` with the parts ``nics``, ``rdma``, ``agent`` and ``health``.
     """
     rails = [str(port["rail"]) for port in planned.get("ports") or ()]
-    has_agent, has_health = bool(planned.get("agent")), bool(planned.get("health"))
+    has_agent = bool(planned.get("agent"))
     if "nics" not in seen:
         error = " ".join(str(seen.get("msg") or "no result").split())
         error = error[len(_PREFIX) :] if error.startswith(_PREFIX) else error

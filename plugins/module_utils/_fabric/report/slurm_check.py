@@ -45,6 +45,6 @@ exit 0
 
 def files(document: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Return file name -> text; empty if the plan has no health service."""
-    if not any(node.get("health") for node in document["nodes"]):
+    if not document["fabric"].get("health"):
         return {}
     return {FILE: _TEXT % document["fabric"]["name"]}

@@ -562,8 +562,7 @@ def health_objects(provider: str, address: str | None, **options: t.Any) -> dict
     plan = lint((_FAMILIES % (provider, "", "")).encode()).plan
     assert plan
     document = plan.document()
-    for node in document["nodes"]:
-        node["health"] = {"interval": 5, "metrics": address}
+    document["fabric"]["health"] = {"interval": 5, "metrics": address}
     given = {**REGISTRY, "grafana_labels": {"grafana": "1"}, **options}
     return {(each["kind"], each["metadata"]["name"]): each for each in object_components.objects(document, given)}
 

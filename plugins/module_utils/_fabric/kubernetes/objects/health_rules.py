@@ -8,8 +8,6 @@ The metrics are the same with each provider, and with the textfile collector of 
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import Object, View
 
 # The recorded result of a fabric: 0 pass, 1 unknown, 2 fail, as the states of rails.
@@ -19,15 +17,15 @@ STALE = 90
 
 
 def served_address(view: View) -> str | None:
-    """Return where the services serve their metrics: HOST:PORT of the first node; None if they do not serve them."""
-    return next((node["health"].get("metrics") for node in _nodes(view)), None)
+    """Return where the services serve their metrics: HOST:PORT; None if they do not serve them."""
+    return (view.fabric.get("health") or {}).get("metrics")
 
 
 def rules(view: View) -> list[Object]:
     """Return the recorded series and the alerts; empty if the plan has no health service."""
-    nodes = _nodes(view)
-    if not nodes:
+    if not view.fabric.get("health"):
         return []
+    nodes = view.nodes
     planned = sum(len(node["ports"]) for node in nodes)
     labels = '{fabric="%s",plane=""}' % view.name
     fabric = '{fabric="%s"}' % view.name
@@ -71,10 +69,6 @@ def rules(view: View) -> list[Object]:
             "Compare the nodes of the metric railyard_health_info with those of the fabric file.",
         ),
     ]
-
-
-def _nodes(view: View) -> list[t.Any]:
-    return [node for node in view.nodes if node.get("health")]
 
 
 def _alert(name: str, severity: str, wait: str, expression: str, summary: str, remedy: str) -> Object:

@@ -151,7 +151,7 @@ def dashboard(view: View) -> dict[str, t.Any]:
     panels += [_number(at, title, text % values) for at, (title, text) in enumerate(_NUMBERS)]
     found = {_OF_PODS for network in view.networks if network.attachment in OF_FUNCTION}
     found |= {_OF_ETHERNET for rail in view.rails.values() if link_layer_of(view.fabric, rail) == ETHERNET}
-    found |= {_OF_HEALTH for node in view.nodes if node.get("health")}
+    found |= {_OF_HEALTH} if view.fabric.get("health") else set()
     shown = [row for row in _PANELS if not row[-1] or row[-1] in found]
     panels += [_series(at, *row[:-1], labels) for at, row in enumerate(shown)]
     return {
