@@ -44,7 +44,7 @@ def rounds(nodes: t.Sequence[str], most: int, leaves: t.Mapping[str, t.Hashable]
     leaves = leaves or {}
     # nodes of one leaf follow one another
     first = {leaf: number for number, leaf in reversed(list(enumerate(map(leaves.get, nodes))))}
-    seats: list[str | None] = sorted(nodes, key=lambda name: first[leaves.get(name)])
+    seats: list[str | None] = [*sorted(nodes, key=lambda name: first[leaves.get(name)])]
     if len(seats) % 2:
         seats.append(None)
     if len(seats) >= 2 * most:
