@@ -359,6 +359,13 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
         state("rail_agent", subject="railyard-agent.service", attribute="service", before="inactive", after="started"),
         *("RV005", NODE, None),
     ),
+    (
+        "health service stopped",
+        state(
+            "health_service", subject="railyard-health.service", attribute="service", before="failed", after="started"
+        ),
+        *("RV007", NODE, None),
+    ),
     ("firmware", state("mlx_linktype", subject="0000:03:00.0", attribute="SRIOV_EN"), "RV101", NODE, RAIL),
     ("NIC gone", lambda w: w.infos[NODE]["nics"].remove(w.nic(NODE, RAIL)), "RV201", NODE, RAIL),
     ("no driver", lambda w: w.nic(NODE, RAIL).update(driver=None, netdev=None), "RV202", NODE, RAIL),

@@ -22,13 +22,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     read_spec,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service_process import Table, columns
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import allocated_devices
 
 # Timeout of ``explain`` for the running agent, which answers at once.
 ANSWER_SECONDS = 2.0
-Table = t.List[t.Sequence[str]]
 
 
 def main(argv: t.Sequence[str] | None = None) -> int:
@@ -83,12 +83,6 @@ def main(argv: t.Sequence[str] | None = None) -> int:
         sys.stderr.write("railyard-agent: %s\n" % error)
         return 1
     return 0
-
-
-def columns(rows: Table) -> str:
-    """Return rows of equal length as lines. Each column is as wide as its widest value."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
-    return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)
 
 
 def status(document: t.Mapping[str, t.Any]) -> str:

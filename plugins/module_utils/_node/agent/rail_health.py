@@ -10,7 +10,6 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files, stacked_ports
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_problems import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
     Device,
@@ -20,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import port_name, vf_pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.record_file import RecordFile
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service_process import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
