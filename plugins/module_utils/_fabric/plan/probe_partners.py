@@ -11,6 +11,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import show
+
 # Partners of a node on a rail. More partners take longer to probe in turn, and make the file of each node larger.
 MOST = 8
 
@@ -87,3 +92,53 @@ def _mixed(inside: t.Sequence[str], outside: t.Sequence[str], most: int) -> list
     mixed = [each for pair in zip(near, far) for each in pair]
     common = min(len(near), len(far))
     return [*mixed, *near[common:], *far[common:]]
+
+
+class ProbePartners:
+    """The partners of all nodes of a fabric, with their addresses.
+
+    :param planners: rail -> family (32 or 128 bits) -> the planner of its addresses.
+    """
+
+    def __init__(self, fabric: Fabric, variants: Variants, planners: t.Mapping[str, t.Mapping[int, Planner]]) -> None:
+        self._fabric = fabric
+        self._planners = planners
+        self._nodes = {node.name: node for node in fabric.nodes}
+        health = fabric.health
+        self._probed = health is not None and health.enabled and health.probe_rate is not None
+        self._partners = self._of_rails(variants) if self._probed else {}
+
+    def _of_rails(self, variants: Variants) -> dict[str, dict[str, list[str]]]:
+        on_rail: dict[str, list[Member]] = {}
+        for node in self._fabric.nodes:
+            variant, unit = variants.of(node), self._fabric.units.get(node.unit or "")
+            member = Member(node.name, unit.site if unit else None, node.unit, node.place or node.index or 0)
+            for rail in ports_of(node, variant) if variant else ():
+                on_rail.setdefault(rail, []).append(member)
+        # most rails have the same nodes, and so the same partners
+        found: dict[tuple[Member, ...], dict[str, list[str]]] = {}
+        for members in map(tuple, on_rail.values()):
+            if members not in found:
+                found[members] = partners(members)
+        return {rail: found[tuple(members)] for rail, members in on_rail.items()}
+
+    def host_variable(self, node: Node) -> dict[str, t.Any]:
+        """Return ``health`` of ``railyard_node``; empty without probes. Rails without addresses have no partners."""
+        rows = {
+            rail.name: [
+                {"node": name, "address": self._address(self._nodes[name], rail)}
+                for name in self._partners[rail.name][node.name]
+            ]
+            for rail in self._fabric.rails
+            if self._partners.get(rail.name, {}).get(node.name) and self._address(node, rail)
+        }
+        return {"health": {"partners": rows}} if self._probed else {}
+
+    def _address(self, node: Node, rail: Rail) -> str:
+        """Return the address of a node on a rail, of IPv4 if it has one; empty without."""
+        unit = self._fabric.units.get(node.unit or "")
+        for bits, planner in sorted(self._planners[rail.name].items()):
+            share = planner.share(unit.number if unit else 0, node.place or 0, node.index or 0)
+            if share.address is not None:
+                return show(share.address, bits)
+        return ""

@@ -19,6 +19,7 @@ class Rule(t.NamedTuple):
     :param code: permanent; its meaning never changes. :param name: unique, for people.
     :param cause: the likely cause. :param remedy: what a user can do.
     :param degraded: whether the rail still carries traffic, with less than planned. Otherwise it fails.
+    :param unknown: whether it says nothing about the rail, whose state is then unknown.
     :param confirm: observations in a row that must show the difference before it is a finding.
     """
 
@@ -29,6 +30,7 @@ class Rule(t.NamedTuple):
     remedy: str
     degraded: bool = False
     confirm: int = 1
+    unknown: bool = False
 
 
 class Fact(t.NamedTuple):
@@ -48,6 +50,11 @@ class Fact(t.NamedTuple):
     cause: str = ""
     remedy: str = ""
     quiet: float | None = None
+
+    @property
+    def degrades(self) -> bool:
+        """Whether the rail still carries traffic. What happens with one other node is not a failure of the rail."""
+        return RULES[self.code].degraded or self.peer is not None
 
     @property
     def key(self) -> tuple[str, str, int | None, str | None]:
@@ -235,6 +242,12 @@ RULES: dict[str, Rule] = {
             "a bad cable or transceiver, or a queue that overflows",
             "check the counters of the port and of the leaf",
             degraded=True,
+        ),
+        Rule(
+            *("RV894", "no-partner-replies", "no partner replies on any rail"),
+            "this node, or the whole network, has no path to other nodes, or they are down or ignore echo requests",
+            "check the links of this node, and whether its partners run",
+            unknown=True,
         ),
         Rule(
             *("RV895", "congestion-marks", "the network marks packets of one rail as congested"),
