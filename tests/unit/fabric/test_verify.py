@@ -24,11 +24,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from tests import work
 from tests.unit.fabric.test_presets_on_nodes import CODES as PRESET_CODES
+from tests.unit.fabric.test_verify_congestion import CONGESTION_CODES
 from tests.unit.fabric.test_verify_layouts import CODES as LAYOUT_CODES
 from tests.unit.fabric.test_verify_nvlink import CODES as NVLINK_CODES
 from tests.unit.fabric.test_verify_planes import CODES as PLANE_CODES
 from tests.unit.fabric.test_verify_pods import AGENT_HARMS
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
+from tests.unit.fabric.test_verify_soak import SOAK_CODES
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -1062,7 +1064,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
         "remedy": CODES["RV404"].remedy,
         "playbook": "playbooks/hosts.yml --limit ai-2",
     }
-    measures = ["rail", "from", "to", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
+    measures = ["rail", "from", "to", "purpose", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
     assert list(verdict["measures"][0]) == measures
     assert verdict["boots"][NODE] == "0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e"
 
@@ -1177,6 +1179,8 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         | PLANE_CODES
         | PRESET_CODES
         | NVLINK_CODES
+        | CONGESTION_CODES
+        | SOAK_CODES
         | {"RV706", "RV862", "RV863", "RV864", "RV950"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service_process import Table, columns
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_check
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_run import label, run
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import (
     FILE,
@@ -29,7 +30,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     """Run a command, and return the exit status.
 
     0: done. 1: an error, which is on standard error with its remedy, or ``status`` shows a rail that is not healthy.
-    2: a wrong command.
+    2: a wrong command. ``check`` has exit statuses of its own.
     """
     parser = argparse.ArgumentParser("railyard-health", description="Compares the rails of this node with the plan.")
     parser.add_argument("--root", default="/", help="prefix all paths with this directory; for tests")
@@ -37,12 +38,15 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     commands.add_parser("run", help="run the service")
     status = commands.add_parser("status", help="show the state of each rail")
     status.add_argument("--json", action="store_true", help="print the state as JSON")
+    health_check.add_command(commands)
     commands.add_parser("version", help="show the version")
     arguments = parser.parse_args(argv)
     system = System(arguments.root)
     try:
         if arguments.command == "run":
             return run(system)
+        if arguments.command == "check":
+            return health_check.run(system, arguments)
         if arguments.command == "version":
             sys.stdout.write(VERSION + "\n")
             return 0

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service
     notify,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_outputs, health_state
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_judge import Judge, Observation
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_neighbours import Neighbours
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_observed import Netdev, Observed
@@ -40,7 +40,7 @@ CHANGING_SECONDS = 900.0
 # A wall clock that differs by more from the clock of the service was set.
 CLOCK_SECONDS = 1.0
 # The parts of the service beside the observation of rails.
-PARTS: t.Sequence[t.Callable[[System], HealthPart]] = ()
+PARTS: t.Sequence[t.Callable[[System], HealthPart]] = (health_outputs.Metrics, health_outputs.Reports)
 
 
 def run(system: System) -> int:

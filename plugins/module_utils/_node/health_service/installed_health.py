@@ -26,10 +26,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core import 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health import (
+    fault_holds,
     health_main,
+    health_metrics,
     health_run,
     health_spec,
     health_state,
+    node_reports,
 )
 
 PROGRAM = "/usr/local/lib/railyard/health.pyz"
@@ -67,6 +70,9 @@ Restart=always
 RestartSec=2
 RuntimeDirectory=railyard/health
 RuntimeDirectoryPreserve=yes
+StateDirectory=railyard/health
+# cordons of rails
+ReadWritePaths=/etc/railyard
 TasksMax=256
 MemoryMax=256M
 CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW
@@ -235,6 +241,9 @@ class HealthService(Subsystem):
         changes = []
         if self._service.get("ActiveState", "inactive") not in ("inactive", "failed"):
             changes.append(Change(SERVICE, "service", "started", "stopped", self._stop, kind=STEP))
+        if system.exists(node_reports.REPORTED):
+            # after the stop, which sets the condition to Unknown
+            changes.append(Change("Kubernetes", "reports", "there", None, self._withdraw))
         if state["service"]["enabled"]:
             remove = partial(system.remove_file, UNIT_WANTED)
             changes.append(Change(UNIT_WANTED, "enabled", True, False, remove))
@@ -244,6 +253,9 @@ class HealthService(Subsystem):
             (PROGRAM, "program"),
             (health_run.LOCK, "lock"),
             (health_state.FILE, "state"),
+            (health_metrics.TEXTFILE, "metrics"),
+            (fault_holds.FILE, "holds"),
+            (fault_holds.FILE + ".lock", "lock"),
             (health_spec.FILE, "spec"),
         ):
             if system.exists(path):
@@ -251,6 +263,14 @@ class HealthService(Subsystem):
             if path == UNIT and system.exists(path) and system.exists(SYSTEMD):
                 changes.append(Change("systemd", "units", "older", "reloaded", self._reload, kind=STEP))
         return changes
+
+    def _withdraw(self) -> None:
+        """Remove condition, taint and cordons of the service. Raises :class:`.RailyardError`."""
+        try:
+            node_reports.withdraw(self._system)
+        except RailyardError as error:
+            remedy = "%s; or remove %s, and leave the condition and the taint on the Node"
+            raise RailyardError(error.message, error.place, remedy % (error.remedy, node_reports.REPORTED)) from None
 
     def _reload(self) -> None:
         self._system.check(["systemctl", "daemon-reload"], "check the units that it names", timeout=120)

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import device_name
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import counter_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers, plane_layer
@@ -31,6 +31,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     lost,
     path_mtu_text,
     received_text,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import (
+    leaves_of,
+    purpose,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import (
     both_provable,
@@ -431,11 +435,7 @@ def counters(run: Run) -> list[Row]:
         live = report.live
         before, later = live.info.get("counters") or {}, report.after or {}
         for port in report.plan["ports"]:
-            device = live.device(port)
-            below = [row["netdev"] for row in live.functions(port)]
-            names = [("netdevs", name) for name in dict.fromkeys((live.netdev(port), *below))]
-            names += [("devices", device_name(live, device))] if device else []
-            for part, name in names:
+            for part, name in ((part, name) for part, names in counter_names(live, port).items() for name in names):
                 old, new = (each.get(part, {}).get(name) or {} for each in (before, later))
                 for counter in sorted(new):
                     if counter in old and new[counter] > old[counter]:
@@ -452,7 +452,8 @@ def _counters(run: Run) -> None:
         name = row["name"].lower()
         if "pause" in name and without_pfc(qos_of(run.fabric, run.port(row["node"], row["rail"]))):
             pauses.setdefault((row["node"], row["rail"]), []).append(row)
-        if any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
+        alone = row["after"] - row["before"] > run.reports[row["node"]].group_increase(row["rail"], row["name"])
+        if alone and any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
             increased.setdefault((row["node"], row["rail"]), []).append(row)
     for (node, rail), rows in increased.items():
         if rail in run.rails and not run.failed(node, rail):
@@ -466,6 +467,11 @@ def _increases(rows: t.Iterable[Row]) -> str:
     return ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
 
 
+def _purpose(run: Run, probe: Probe) -> str | None:
+    leaves = [leaves_of(run.port(node, probe.rail)) for node in probe.nodes]
+    return purpose(leaves, [run.reports[node].plan["unit"] for node in probe.nodes])
+
+
 def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
     """Return the measurements of each pair and rail, for the verdict."""
     rows: list[Row] = []
@@ -477,6 +483,7 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
                 "rail": probe.rail,
                 "from": probe.client,
                 "to": probe.server,
+                "purpose": _purpose(run, probe),
                 "gbits": _measure(probe, "gbits"),
                 "latency_us": _measure(probe, "latency_us"),
                 "rtt_ms": (probe.result["reach"] or {}).get("rtt_ms"),
