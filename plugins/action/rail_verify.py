@@ -277,7 +277,7 @@ class ActionModule(ActionBase):
         else:
             read, with_pod = self._spool.nodes(NODE), self._spool.nodes(_POD)
             probed = [name for name in names if name in read] if self._begun["probes"] else []
-            rounds, groups = probe_pairs.rounds(probed, most), group_rounds.rounds(probed, self._begun["clients"], most)
+            rounds, groups = self._rounds(probed), group_rounds.rounds(probed, self._begun["clients"], most)
             # in check mode, pods are read and not probed
             pods = [name for name in names if name in with_pod and self._spool.noted(name, _POD)["ports"]]
             pod_rounds = probe_pairs.rounds(pods, most) if not self._task.check_mode else []
@@ -305,6 +305,12 @@ class ActionModule(ActionBase):
         }
         self._spool.note(ALL, PAIRS, {**pairs_of, "groups": [group for each in groups for group in each]})
         return {"nodes": len(turns)}
+
+    def _rounds(self, names: t.Sequence[str]) -> list[list[probe_pairs.Pair]]:
+        """Return the rounds of pairs of these nodes."""
+        notes = {name: self._spool.noted(name, NODE) for name in names}
+        leaves = {name: str([port["leaves"] for port in note["ports"]]) for name, note in notes.items()}
+        return probe_pairs.rounds(names, self._begun["max_rounds"], leaves)
 
     def _rounds_across(self, most: int) -> list[list[probe_pairs.Pair]]:
         """Return the rounds of pairs of different parts. Notes the nodes as their parts have read them.

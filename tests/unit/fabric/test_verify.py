@@ -361,6 +361,13 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
         state("rail_agent", subject="railyard-agent.service", attribute="service", before="inactive", after="started"),
         *("RV005", NODE, None),
     ),
+    (
+        "health service stopped",
+        state(
+            "health_service", subject="railyard-health.service", attribute="service", before="failed", after="started"
+        ),
+        *("RV007", NODE, None),
+    ),
     ("firmware", state("mlx_linktype", subject="0000:03:00.0", attribute="SRIOV_EN"), "RV101", NODE, RAIL),
     ("NIC gone", lambda w: w.infos[NODE]["nics"].remove(w.nic(NODE, RAIL)), "RV201", NODE, RAIL),
     ("no driver", lambda w: w.nic(NODE, RAIL).update(driver=None, netdev=None), "RV202", NODE, RAIL),
@@ -1057,7 +1064,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
         "remedy": CODES["RV404"].remedy,
         "playbook": "playbooks/hosts.yml --limit ai-2",
     }
-    measures = ["rail", "from", "to", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
+    measures = ["rail", "from", "to", "purpose", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
     assert list(verdict["measures"][0]) == measures
     assert verdict["boots"][NODE] == "0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e"
 

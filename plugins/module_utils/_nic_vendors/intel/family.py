@@ -25,6 +25,8 @@ IRDMA = NicFamily(
     tool_sets=False,
     # irdma_hw_stat_names in verbs.c
     congestion_counters=congestion_counters("RxECNMrkd", "cnpSent", "cnpHandled"),
+    # irdma/verbs.c; UDP packets are those of RoCE v2
+    counters={"np_cnp_sent": "cnpSent", "rx_vport_rdma_unicast_packets": "RxUDP"},
     layers=layers(
         driver=read_only("name and version of ice; Intel's packages are not installed"),
         firmware=read_only("version by ethtool; nvmupdate64e writes images"),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the health service reports: codes with cause and remedy, and thresholds of counters with their sources.
+"""What the health service reports: codes with cause and remedy.
 
 A code that verify has too has the same name and title there (``_fabric.verify.base``).
 """
@@ -9,6 +9,8 @@ A code that verify has too has the same name and title there (``_fabric.verify.b
 from __future__ import annotations
 
 import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.health_thresholds import THRESHOLDS, Threshold
 
 
 class Rule(t.NamedTuple):
@@ -29,6 +31,30 @@ class Rule(t.NamedTuple):
     confirm: int = 1
 
 
+class Fact(t.NamedTuple):
+    """A difference that one observation shows.
+
+    :param code: a key of :data:`RULES`. :param what: the thing that was looked at. :param expected, found: as text.
+    :param plane: the number of the plane. :param peer: the other node, if a probe found it.
+    :param cause, remedy: empty: those of the code. :param quiet: seconds until it ends; None: those of the spec.
+    """
+
+    code: str
+    what: str
+    expected: str
+    found: str
+    plane: int | None = None
+    peer: str | None = None
+    cause: str = ""
+    remedy: str = ""
+    quiet: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int | None, str | None]:
+        """What is the same in each observation of the same difference."""
+        return self.code, self.what, self.plane, self.peer
+
+
 _HAND = "it was changed by hand or by another network service"
 _CABLE = "the cable is unplugged or broken, or the port of the leaf is down"
 _HOSTS = "run hosts.yml --tags %s"
@@ -45,6 +71,11 @@ RULES: dict[str, Rule] = {
             *("RV203", "netdev-missing", "the NIC has no network interface on the host"),
             "it was moved into another network namespace, or the driver created none",
             "delete the pod or network namespace that holds it, or run 'dmesg' on the node",
+        ),
+        Rule(
+            *("RV204", "netdev-name-mismatch", "the network interface has another name than planned"),
+            "a driver, a rule of udev or another program named it",
+            _HOSTS % "rail_ports",
         ),
         Rule(
             *("RV401", "link-disabled", "the link is administratively down"),
@@ -79,6 +110,11 @@ RULES: dict[str, Rule] = {
             "run 'rdma link' on the node; on InfiniBand check the subnet manager",
         ),
         Rule(
+            *("RV410", "interface-kind-mismatch", "the interface has another kind than planned"),
+            "another program created an interface with this name",
+            "remove it with 'ip link delete', and run hosts.yml --tags rail_ports",
+        ),
+        Rule(
             *("RV411", "interface-missing", "the bond or VLAN of the port does not exist"),
             "it was removed by hand, or was not created at boot",
             _HOSTS % "rail_ports",
@@ -100,6 +136,11 @@ RULES: dict[str, Rule] = {
             "no LACP group contains the leaf ports, or LACP is disabled there",
             "configure LACP for the leaf ports of the bond",
             confirm=2,
+        ),
+        Rule(
+            *("RV415", "bond-mode-mismatch", "the mode of the bond is not as planned"),
+            _HAND,
+            _HOSTS % "rail_ports",
         ),
         Rule(
             *("RV419", "vlan-mismatch", "the VLAN ID or the parent of the interface is not as planned"),
@@ -174,80 +215,6 @@ RULES: dict[str, Rule] = {
             "check the counters of the port and of the leaf",
             degraded=True,
         ),
-    )
-}
-
-RDMA, NETDEV = "rdma", "netdev"
-NVSENTINEL = "NVIDIA NVSentinel, nic-health-monitor.md (2026-11)"
-# As SEQUENCE_ERRORS of the alerts (_fabric.kubernetes.objects.metric_objects).
-RAILYARD = "Railyard, the value of its alerts"
-
-
-class Threshold(t.NamedTuple):
-    """How much a counter may increase.
-
-    :param name: the key of ``health.thresholds`` in the fabric file.
-    :param above: it may increase by this in ``seconds``. :param seconds: 1: a rate, which several observations in a row
-        must show; otherwise the length of the window in which the increase is counted.
-    :param code: of the finding. :param counters: its names, those of mlx5 and of the kernel first; the first that a
-        device has is used. :param where: :data:`RDMA` or :data:`NETDEV`.
-    :param quiet: seconds without an increase until the finding ends; None: that of the spec.
-    :param source: of the value.
-    """
-
-    name: str
-    above: float
-    seconds: float
-    code: str
-    counters: tuple[str, ...]
-    source: str
-    where: str = RDMA
-    quiet: float | None = None
-
-    @property
-    def unit(self) -> str:
-        """Return the unit of ``above``."""
-        return {1: "/s", 60: "/min"}.get(int(self.seconds), " in %g s" % self.seconds)
-
-
-# Seconds in which increases of counters that must not increase are counted.
-WINDOW = 600.0
-# A link that goes down again within this time stays failed.
-_FLAP_QUIET = 50.0
-# Names of bnxt_re: Linux, drivers/infiniband/hw/bnxt_re/hw_counters.c. Names of ionic: collector.cc of
-# ROCm/rccl-tests. Names of rxe: rxe_hw_counters.c. irdma has the counters of the InfiniBand specification only.
-THRESHOLDS: dict[str, Threshold] = {
-    row.name: row
-    for row in (
-        Threshold("carrier_changes", 2, WINDOW, "RV891", ("carrier_changes",), NVSENTINEL, NETDEV, _FLAP_QUIET),
-        Threshold("link_downed", 0, WINDOW, "RV892", ("link_downed",), NVSENTINEL),
-        Threshold(
-            *("excessive_buffer_overrun_errors", 0, WINDOW, "RV892"), ("excessive_buffer_overrun_errors",), NVSENTINEL
-        ),
-        Threshold("local_link_integrity_errors", 0, WINDOW, "RV892", ("local_link_integrity_errors",), NVSENTINEL),
-        Threshold("rnr_nak_retry_err", 0, WINDOW, "RV892", ("rnr_nak_retry_err",), NVSENTINEL),
-        Threshold("symbol_error", 10, 1, "RV893", ("symbol_error",), NVSENTINEL),
-        Threshold("symbol_error_fatal", 120, 3600, "RV892", ("symbol_error",), NVSENTINEL),
-        Threshold("link_error_recovery", 5, 60, "RV893", ("link_error_recovery",), NVSENTINEL),
-        Threshold("port_rcv_errors", 10, 1, "RV893", ("port_rcv_errors", "rx_roce_errors"), NVSENTINEL),
-        Threshold(
-            *("local_ack_timeout_err", 1, 1, "RV893"),
-            ("local_ack_timeout_err", "to_retransmits", "tx_rdma_ack_timeout"),
-            NVSENTINEL,
-        ),
-        Threshold("port_xmit_discards", 100, 1, "RV893", ("port_xmit_discards", "tx_roce_discards"), NVSENTINEL),
-        Threshold("roce_slow_restart", 10, 1, "RV893", ("roce_slow_restart",), NVSENTINEL),
-        Threshold(
-            *("packet_seq_err", 10, 1, "RV893"),
-            ("packet_seq_err", "seq_err_naks_rcvd", "req_rx_pkt_seq_err", "rcvd_seq_err"),
-            RAILYARD,
-        ),
-        Threshold(
-            *("out_of_sequence", 10, 1, "RV893"),
-            ("out_of_sequence", "oos_drop_count", "res_oos_drop_count", "resp_rx_outouf_seq", "out_of_seq_request"),
-            RAILYARD,
-        ),
-        Threshold(*("rx_crc_errors", 10, 1, "RV893"), ("rx_crc_errors",), NVSENTINEL + ", as port_rcv_errors", NETDEV),
     )
 }
 

@@ -89,6 +89,13 @@ class Rail(t.NamedTuple):
         """IPv4 and IPv6 without prefix length, if the plan has them."""
         return [each.partition("/")[0] for each in (self.address, self.address6) if each]
 
+    def uses_port(self, number: int) -> bool:
+        """Return whether a port of the RDMA device belongs to the rail. Others are not judged."""
+        of_planes = [plane.rdma_port for plane in self.planes if plane.rdma_port]
+        if self.rdma_port and self.rdma_port not in of_planes:
+            return number == self.rdma_port or number in of_planes
+        return number in of_planes if of_planes else True
+
     @property
     def soft(self) -> bool:
         """Whether the RDMA device is software on the interface."""

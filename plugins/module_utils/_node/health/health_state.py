@@ -149,11 +149,12 @@ def _read(system: System) -> bytes:
         raise RailyardError("the health service has not written its state", FILE, remedy) from None
     except OSError as error:
         raise RailyardError("cannot be read: %s" % error.strerror, FILE, REMEDY) from None
+    status = os.fstat(descriptor)
+    # a test may run as another user, who owns its directories
+    if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()):
+        os.close(descriptor)
+        raise RailyardError("is not a file of root", FILE, "remove it, and restart railyard-health")
     with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        # a test may run as another user, who owns its directories
-        if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()):
-            raise RailyardError("is not a file of root", FILE, "remove it, and restart railyard-health")
         data = stream.read(SIZE_MAX + 1)
     if len(data) > SIZE_MAX:
         raise RailyardError("is larger than %d bytes" % SIZE_MAX, FILE, "remove it, and restart railyard-health")

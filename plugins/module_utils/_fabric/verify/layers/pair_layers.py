@@ -32,6 +32,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     path_mtu_text,
     received_text,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import (
+    leaves_of,
+    purpose,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import (
     both_provable,
     shared_address,
@@ -463,6 +467,11 @@ def _increases(rows: t.Iterable[Row]) -> str:
     return ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
 
 
+def _purpose(run: Run, probe: Probe) -> str | None:
+    leaves = [leaves_of(run.port(node, probe.rail)) for node in probe.nodes]
+    return purpose(leaves, [run.reports[node].plan["unit"] for node in probe.nodes])
+
+
 def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
     """Return the measurements of each pair and rail, for the verdict."""
     rows: list[Row] = []
@@ -474,6 +483,7 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
                 "rail": probe.rail,
                 "from": probe.client,
                 "to": probe.server,
+                "purpose": _purpose(run, probe),
                 "gbits": _measure(probe, "gbits"),
                 "latency_us": _measure(probe, "latency_us"),
                 "rtt_ms": (probe.result["reach"] or {}).get("rtt_ms"),
