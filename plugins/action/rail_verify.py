@@ -100,7 +100,8 @@ class ActionModule(ActionBase):
         self._facts: Row = {}
         try:
             if part == BEGIN:
-                check_share(float(self._value("verify_share")))
+                share = self._value("verify_share")
+                check_share(None if share in (None, "") else float(share))
                 result.update(self._begun)
             elif part == CHOOSE:
                 result.update(self._choose(options["nodes"]))

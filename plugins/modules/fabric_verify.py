@@ -64,9 +64,10 @@ options:
     description: The time limit of the rounds in seconds, for the verdict.
     type: float
   share:
-    description: The part of the bandwidth of link and PCIe that a transfer must reach.
+    description:
+      - The part of the bandwidth of link and PCIe that a transfer must reach. If omitted, the floor follows from the
+        plan.
     type: float
-    default: 0.8
   unproven_allowed:
     description:
       - Whether a rail that should have been tested with traffic but was not is only a warning. Otherwise it is a

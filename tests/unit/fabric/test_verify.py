@@ -981,7 +981,7 @@ def test_slower_servers_of_another_model_do_not_are_outliers() -> None:
     # among those of a model one still does
     slow = next(row for row in world.probes["ai-7"] if row["rail"] == RAIL) if world.probes["ai-7"] else None
     assert slow is not None
-    slow["transfer"].update(gbits=170.0, latency_us=40.0)
+    slow["transfer"].update(gbits=178.0, latency_us=40.0)
     assert [each["code"] for each in world.document()["warnings"]] == ["RV854"]
 
 
@@ -1055,7 +1055,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
         "remedy": CODES["RV404"].remedy,
         "playbook": "playbooks/hosts.yml --limit ai-2",
     }
-    measures = ["rail", "from", "to", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
+    measures = ["rail", "from", "to", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok", "floor", "limited_by"]
     assert list(verdict["measures"][0]) == measures
     assert verdict["boots"][NODE] == "0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e"
 

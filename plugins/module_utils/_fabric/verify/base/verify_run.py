@@ -276,12 +276,12 @@ class Run:
         )
 
 
-def check_share(share: float) -> None:
-    """Check the part of a port's bandwidth that a transfer must reach.
+def check_share(share: float | None) -> None:
+    """Check the part of a port's bandwidth that a transfer must reach; None: the floor follows from the plan.
 
     :raises RailyardError: for a part that each transfer, or none, would reach.
     """
-    if not 0 < share <= 1:
+    if share is not None and not 0 < share <= 1:
         remedy = "write a number above 0 and up to 1, such as 0.8"
         raise RailyardError("%s is not a part of the bandwidth of a port" % share, "verify_share", remedy)
 

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.rail_floors import GENERATIONS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.interface_layer import (
     interface,
@@ -31,8 +32,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.preset_layer import presets
 
-# GT/s per lane of each generation of PCIe, as sysfs reports them.
-GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 # Drivers that give a whole device to user space.
 _USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
 _IN_POD = "none if this is intended; delete the pod to prove the rail from the node"

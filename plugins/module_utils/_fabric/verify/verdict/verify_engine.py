@@ -54,6 +54,7 @@ class Asked(t.NamedTuple):
 
     :param limit: the nodes.
     :param budget: in seconds.
+    :param share: see :func:`.pair_floors.floor_of`.
     :param unproven_allowed: whether a rail without traffic is only a warning.
     :param tags, skip_tags: those of the Ansible run, which may exclude modules.
     :param thorough: whether modules ran in check mode, and ports listened for neighbours. ``site.yml`` does neither,
@@ -64,7 +65,7 @@ class Asked(t.NamedTuple):
     layers: t.Sequence[str] = ()
     rails: t.Sequence[str] = ()
     budget: float | None = None
-    share: float = pairs.SHARE
+    share: float | None = None
     unproven_allowed: bool = False
     tags: t.Sequence[str] = ()
     skip_tags: t.Sequence[str] = ()
@@ -306,7 +307,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         **({} if degraded is None else {"degraded_rails": degraded}),
         "failures": failures,
         "warnings": [each.as_dict() for each in _sorted(run, run.warnings)],
-        "measures": pairs.measures(run, verdict.pairs),
+        "measures": pairs.measures(run, verdict.pairs, verdict.asked.share),
         "counters": pairs.counters(run) if run.kind == VERIFY else [],
         "boots": {
             report.name: report.info["system"]["boot_id"]
