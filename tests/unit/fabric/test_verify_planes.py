@@ -8,6 +8,7 @@ and 12), functions of a card, members of a bond, and the sub-device of an Infini
 
 from __future__ import annotations
 
+import copy
 import random
 import typing as t
 
@@ -18,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
 from tests.unit.fabric.test_verify_layouts import TEXTS as LAYOUTS
-from tests.unit.fabric.verify_nodes import Row, World, only_failure, plan
+from tests.unit.fabric.verify_nodes import Row, World, counters_of, only_failure, plan
 
 NODE, RAIL = "ai-2", "gpu01"
 NUMBERS = (3, 6, 9, 12)
@@ -83,6 +84,8 @@ class Planes(World):
         for name, node in self.plans.items():
             for port in node["ports"]:
                 self._observed(self.infos[name], port, node["index"])
+            self.infos[name]["counters"] = counters_of(self.infos[name], node)
+            self.after[name] = copy.deepcopy(self.infos[name]["counters"])
 
     def _observed(self, info: Row, port: Row, index: int) -> None:
         """Add the rows of the planes to the rows of the port that ``live_nodes`` made."""

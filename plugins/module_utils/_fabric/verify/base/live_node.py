@@ -130,6 +130,16 @@ def device_name(live: Live, device: Row) -> str:
     return "%s:%d" % (device["device"], device["port"]) if several else str(device["device"])
 
 
+def counter_names(live: Live, port: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
+    """Return the names of a rail port in ``counters`` of ``rail_info``: its ``netdevs`` and ``devices``."""
+    device = live.device(port)
+    netdevs = [live.netdev(port), *(row["netdev"] for row in live.functions(port))]
+    return {
+        "netdevs": [name for name in dict.fromkeys(netdevs) if name],
+        "devices": [device_name(live, device)] if device else [],
+    }
+
+
 def named(row: t.Mapping[str, t.Any], netdev: str | None) -> bool:
     """Return whether a row of ``nics`` has this netdev as its name or as an alternative name."""
     return bool(netdev) and netdev in (row.get("netdev"), *(row.get("altnames") or ()))

@@ -20,12 +20,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     rails_of_network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import device_name
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import counter_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors import published_floors
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.rail_floors import Floor
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers, pair_floors
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import (
+    arp_answers,
+    pair_floors,
+    unmeasured,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
     Probe,
     blamed,
@@ -33,6 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     lost,
     path_mtu_text,
     received_text,
+    sent,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import (
     both_provable,
@@ -106,6 +111,8 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     answered = arp_answers.report_answers(run)
     # a reply to packets that another port received proves nothing
     checked = [each for each in checked if (each.server, each.rail) not in answered]
+    unmeasured.packets(run, checked)
+    checked = [each for each in checked if sent(each)]
     failed = [each for each in checked if lost(each)]
     successful = [each for each in checked if not lost(each)]
     _swaps(run, failed)
@@ -265,14 +272,17 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = Non
             # once per node, not per rail
             run.fail("RV851", report.name, None, "perftest", expected="server and client run", found=report.refused)
     checked = [each for each in checked if not any(run.reports[node].refused for node in each.nodes)]
+    unmeasured.transfers(run, checked)
+    unmeasured.counters(run, checked)
     failed = [each for each in checked if _failed(each)]
-    successful = [each for each in checked if not _failed(each)]
+    successful = [each for each in checked if each.transfer and not _failed(each)]
     run.carried["rdma"].update(carried(successful))
     for probe, node, peer in blamed(failed, successful):
         if not _known(run, "rdma", probe.nodes, probe.rail):
             _rdma_failure(run, probe, node, peer)
     successful = _alone(run, successful)
     floors = [pair_floors.floor_of(run, probe, share) for probe in successful]
+    unmeasured.speeds(run, successful, floors)
     medians = _medians(successful, floors)
     short = [_is_short(probe, floor) for probe, floor in zip(successful, floors)]
     of_probe = dict(zip(((probe.nodes, probe.rail) for probe in successful), floors))
@@ -308,6 +318,7 @@ def _alone(run: Run, successful: t.Sequence[Probe]) -> list[Probe]:
         found = "also %s, since %s" % (run_name, min(since for _node, since in places))
         run.warn("RV856", nodes[0], None, what, expected="only this run", found=found)
     shared = {node for places in concurrent.values() for node, _since in places}
+    unmeasured.shared(run, successful, shared)
     return [probe for probe in successful if not shared.intersection(probe.nodes)]
 
 
@@ -395,11 +406,7 @@ def counters(run: Run) -> list[Row]:
         live = report.live
         before, later = live.info.get("counters") or {}, report.after or {}
         for port in report.plan["ports"]:
-            device = live.device(port)
-            below = [row["netdev"] for row in live.functions(port)]
-            names = [("netdevs", name) for name in dict.fromkeys((live.netdev(port), *below))]
-            names += [("devices", device_name(live, device))] if device else []
-            for part, name in names:
+            for part, name in ((part, name) for part, names in counter_names(live, port).items() for name in names):
                 old, new = (each.get(part, {}).get(name) or {} for each in (before, later))
                 for counter in sorted(new):
                     if counter in old and new[counter] > old[counter]:
