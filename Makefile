@@ -100,6 +100,7 @@ long-cluster: $(VENV)/ready
 long-functional: $(VENV)/ready
 	tools/cni_plugins
 	tools/slurm
+	tools/mpi
 	$(divided) -m long tests/functional
 
 long-scale: $(VENV)/ready

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``python -m benchmarks [PART]``; without a part, all.
 
-Parts: planner, objects, slices, attach, agent-idle, kubernetes, webhooks, replay, hosts.
+Parts: planner, objects, slices, attach, agent-idle, health, kubernetes, webhooks, replay, hosts.
 
 Only the part of the hosts needs guests. ``record [--lab NAME]`` writes the recordings of the part ``replay``.
 """
@@ -12,7 +12,19 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import agent_idle, attach, hosts, kubernetes, objects, planner, recordings, replay, slices, webhooks
+from benchmarks import (
+    agent_idle,
+    attach,
+    health,
+    hosts,
+    kubernetes,
+    objects,
+    planner,
+    recordings,
+    replay,
+    slices,
+    webhooks,
+)
 
 PARTS = {
     "planner": planner.main,
@@ -20,6 +32,7 @@ PARTS = {
     "slices": slices.main,
     "attach": attach.main,
     "agent-idle": agent_idle.main,
+    "health": health.main,
     "kubernetes": kubernetes.main,
     "webhooks": webhooks.main,
     "replay": replay.main,

@@ -35,11 +35,11 @@ def main() -> int:
             kubelet.devices("railyard.fabric/" + name)
         # the start is not part of the figures
         time.sleep(5)
-        begun = _processor_seconds(agent.pid)
+        begun = processor_seconds(agent.pid)
         time.sleep(SECONDS)
-        used = _processor_seconds(agent.pid) - begun
+        used = processor_seconds(agent.pid) - begun
         text = "%d rails of %d slots" % (RAILS, SLOTS)
-        say("the agent with nothing to do, %s: resident memory (goal: at most 60 MB)" % text, _resident(agent.pid))
+        say("the agent with nothing to do, %s: resident memory (goal: at most 60 MB)" % text, resident(agent.pid))
         say("  processor time in %d s (goal: not measurable)" % SECONDS, "%.2f s" % used)
         node.stop()
     finally:
@@ -56,13 +56,13 @@ def _rail(number: int) -> dict[str, object]:
     return rail(number, pci="0000:%02x:00.0" % number, slots=slots)
 
 
-def _processor_seconds(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     fields = Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()
     # utime and stime: fields 14 and 15 of proc(5), the third of which is the first here
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident(pid: int) -> str:
+def resident(pid: int) -> str:
     status = Path("/proc/%d/status" % pid).read_text()
     kilobytes = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     return "%.0f MB" % (kilobytes * 1024 / 1e6)

@@ -32,6 +32,7 @@ FAMILIES = {
     "RY7": "QoS",
     "RY8": "Kubernetes and providers",
     "RY90": "GPUs and their rails",
+    "RY91": "The health service",
     "RY95": "Scale",
     "RY96": "PCI and limits of nodes",
     "RY97": "GPUDirect",

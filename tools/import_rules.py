@@ -62,8 +62,9 @@ RANKS: dict[str, str] = {
         netlink boot kubelet
         safety
         ports sriov rdma qos host gpu nic cni metrics dra
+        health
         agent info
-        agent_service probe
+        agent_service health_service probe
         layers
     """,
     "_fabric": """
@@ -73,7 +74,8 @@ RANKS: dict[str, str] = {
         model
         file plan
         kubernetes.view kubernetes.gpu kubernetes.providers kubernetes.objects kubernetes.software report
-        layers lint.hosts lint.kubernetes lint verify.base verify.probing verify.floors verify.layers verify.verdict
+        layers lint.hosts lint.kubernetes lint verify.base verify.probing verify.floors \
+        verify.layers verify.verdict verify.collectives
         discover html importers.base importers.infer importers.kinds importers.output
     """,
     "_kube": """

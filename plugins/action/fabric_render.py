@@ -9,7 +9,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import render
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import slurm_environment, slurm_files
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import (
+    slurm_check,
+    slurm_environment,
+    slurm_files,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _rendered
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
@@ -30,6 +34,7 @@ class ActionModule(ControllerAction):
         if not facts_of(document["fabric"]["provider"]).kubernetes:
             files.update(slurm_files.files(document))
             files.update(slurm_environment.files(document))
+            files.update(slurm_check.files(document))
         directory = os.path.abspath(options["render_dir"])
         done = _rendered.write(directory, {path: text.encode("utf-8") for path, text in files.items()}, check)
         changed = sum(len(done[kind]) for kind in ("written", "removed"))

@@ -53,8 +53,9 @@ class ActionModule(ControllerAction):
             variables = self._vars["hostvars"].raw_get(name)
             # nodes that the limit excludes were not read
             if _SEEN in variables:
-                nodes.append(node_status(str(name), variables.get("railyard_node") or {}, variables[_SEEN]))
                 fabric = variables.get("railyard_fabric") or fabric
+                node = variables.get("railyard_node") or {}
+                nodes.append(node_status(str(name), node, variables[_SEEN], bool(fabric.get("health"))))
         notes: list[str] = []
         cordoned = None
         if options["cluster"] and fabric.get("provider") != "none":
@@ -65,6 +66,8 @@ class ActionModule(ControllerAction):
         lines = status.lines(_output.width())
         result: dict[str, t.Any] = {"changed": False, "counts": status.counts, "summary": status.summary}
         result["differences"] = differences
+        if status.health:
+            result["health"] = status.health
         if differences or not is_ok:
             following = command(playbook("verify"), _fabric_files.inventory())
             what = "launch the template verify" if _this_run.in_awx() else following

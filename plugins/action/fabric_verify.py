@@ -56,7 +56,7 @@ _PREFIX = "Task failed: "
 _OWN = ("nccl_settings", "nccl_ucx_settings")
 # What rail_verify keeps of a node in files; parts keep it too.
 _INFO, _STATES, _AFTER, _INSIDE = "info", "states", "after", "inside"
-_PROBED, _REFUSED, _OTHERS = "probed", "refused", "others"
+_PROBED, _REFUSED, _OTHERS, _GROUPS = "probed", "refused", "others", "groups"
 _POD_PROBED, _POD_REFUSED, _UNCOLLECTED = "pod_probed", "pod_refused", "uncollected"
 
 Row = t.Dict[str, t.Any]
@@ -75,6 +75,8 @@ class ActionModule(ControllerAction):
         "budget": {"type": "float"},
         "share": {"type": "float"},
         "unproven_allowed": {"type": "bool", "default": False},
+        "tails": {"type": "bool", "default": False},
+        "soak": {"type": "float", "default": 0},
         "thorough": {"type": "bool", "default": True},
         "cluster": {"type": "dict"},
         "file": {"type": "path"},
@@ -103,20 +105,22 @@ class ActionModule(ControllerAction):
             raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
         check_share(options["share"])
         planned = spool.noted(ALL, PAIRS) or {}
-        pairs, pod_pairs = (
-            [pair for each in parts for pair in each.head[key]] + planned.get(key, []) for key in ("pairs", "pod_pairs")
+        pairs, pod_pairs, groups = (
+            [each for part in parts for each in part.head.get(key, ())] + planned.get(key, [])
+            for key in ("pairs", "pod_pairs", "groups")
         )
         began = options["began"] or time.time()
         reported = self._reported(names, spool, parts)
         if options["part"] and not parts:
-            left = {"began": began, "pairs": pairs, "pod_pairs": pod_pairs}
+            left = {"began": began, "pairs": pairs, "pod_pairs": pod_pairs, **({"groups": groups} if groups else {})}
             return self._leave(options, spool, reported, left, check)
         reports = [
             _node_report(name, variables, reported[name], options["thorough"]) for name, variables in hosts.items()
         ]
         requested = (options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed"))
-        asked = Asked(names, *requested, **self._tags())._replace(thorough=options["thorough"])
-        verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
+        asked = Asked(names, *requested, **self._tags())
+        asked = asked._replace(thorough=options["thorough"], tails=options["tails"], soak=options["soak"])
+        verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs, groups)
         began = min([began, *(each.head["began"] for each in parts)])
         about = {
             "plan": _digest(options["file"]),
@@ -275,8 +279,8 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], reported: Row, sta
     inside, why = _inside(reported.get(_INSIDE))
     if inside is not None:
         inside = dict(inside, own_settings=[key for name in _OWN for key in variables.get(name) or ()])
-    probed, pod_probed, others, refused, pod_refused = (
-        list(reported.get(key) or ()) for key in (_PROBED, _POD_PROBED, _OTHERS, _REFUSED, _POD_REFUSED)
+    probed, pod_probed, others, refused, pod_refused, groups = (
+        list(reported.get(key) or ()) for key in (_PROBED, _POD_PROBED, _OTHERS, _REFUSED, _POD_REFUSED, _GROUPS)
     )
     return NodeReport(
         *(name, node, info, results, probed, after),
@@ -286,6 +290,8 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], reported: Row, sta
         pod_probed=pod_probed,
         pod_refused=_first(pod_refused[0]) if pod_refused else "",
         others=others,
+        groups=groups,
+        soak=reported.get("soak"),
     )
 
 

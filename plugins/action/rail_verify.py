@@ -25,9 +25,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import (
+    group_rounds,
     node_parts,
     probe_pairs,
     probe_targets,
+    soak_time,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned, _verify_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import (
@@ -50,9 +52,9 @@ BEGIN, READ, CHOOSE, START, COLLECT, END = "begin", "read", "choose", "start", "
 # Variables of the nodes that the verdict needs: it runs on the control node, which may not have them.
 _FOR_VERDICT = ("budget", "share", "unproven_allowed", "file", "report_dir", "history", "part", "parts_dir", "cordon",
                 "kubernetes_kubeconfig", "kubernetes_context")  # fmt: skip
-# More kinds of notes in the spool: the test pod of a node, its turns, whether its prober was started, and the names of
-# its counters.
-_POD, _TURNS, _STARTED, _COUNTERS = "pod", "turns", "started", "counters"
+# More kinds of notes in the spool: the test pod of a node, its turns, whether its prober was started, the names of its
+# counters, and of those of each rail.
+_POD, _TURNS, _STARTED, _COUNTERS, _WATCHED = "pod", "turns", "started", "counters", "watched"
 # Parts of rail_info that verdicts always need, and layers that need more.
 _SUBSET = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls")
 _TRAFFIC, _IN_CLUSTER, _IN_PODS = {"reach", "rdma"}, {"kubernetes", "pods", "nccl"}, {"pods", "nccl"}
@@ -92,7 +94,10 @@ class ActionModule(ActionBase):
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
         part = options["part"]
         # a registered result, so that the task of each node has no template
-        self._begun: Row = self._begin() if part == BEGIN else plain(self._noted_run())
+        try:
+            self._begun: Row = self._begin() if part == BEGIN else plain(self._noted_run())
+        except RailyardError as error:
+            return {**result, **error.as_result()}
         if "run" not in self._begun:
             raise AnsibleActionFail("rail_verify: part begin has not run. Remedy: run playbooks/verify.yml.")
         self._spool = Spool(self._begun["run"])
@@ -102,6 +107,7 @@ class ActionModule(ActionBase):
             if part == BEGIN:
                 share = self._value("verify_share")
                 check_share(None if share in (None, "") else float(share))
+                group_rounds.check_clients(self._begun["clients"])
                 result.update(self._begun)
             elif part == CHOOSE:
                 result.update(self._choose(options["nodes"]))
@@ -146,6 +152,10 @@ class ActionModule(ActionBase):
             # hosts.yml has only just written these files in the same run
             files=thorough and has(_IN_PODS),
             max_rounds=int(self._value("verify_max_rounds")),
+            # many-to-one rounds: the number of clients of a server
+            clients=int(self._value("verify_congestion")) if thorough else 0,
+            tails=boolean(self._value("verify_tails")),
+            soak=soak_time.seconds(self._value("verify_soak")) if thorough and not check else 0,
         )
         run["verdict"] = {name: plain(self._value("verify_" + name)) for name in _FOR_VERDICT}
         Spool(run["run"]).note(ALL, NODES, [str(name) for name in self._vars["ansible_play_hosts_all"]])
@@ -210,6 +220,8 @@ class ActionModule(ActionBase):
         self._spool.note(self._name, NODE, plain(probe_targets.probe_node(node, self._begun["rails"], **meet)))
         counters = {kind: list(rows) for kind, rows in (info.get("counters") or {}).items()}
         self._spool.note(self._name, _COUNTERS, plain(counters))
+        if self._begun["clients"] or self._begun["soak"]:
+            self._spool.note(self._name, _WATCHED, plain(group_rounds.watched(info, node["ports"])))
         return result
 
     def _read_pods(self, node: Row, row: Row) -> None:
@@ -262,10 +274,11 @@ class ActionModule(ActionBase):
         """Choose who probes whom: all nodes that could be read, or those that link parts of other runs."""
         most = self._begun["max_rounds"]
         if self._begun["judges"]:
-            rounds, pod_rounds = self._rounds_across(most), []
+            rounds, pod_rounds, groups = self._rounds_across(most), [], []
         else:
             read, with_pod = self._spool.nodes(NODE), self._spool.nodes(_POD)
-            rounds = probe_pairs.rounds([name for name in names if name in read], most) if self._begun["probes"] else []
+            probed = [name for name in names if name in read] if self._begun["probes"] else []
+            rounds, groups = self._rounds(probed), group_rounds.rounds(probed, self._begun["clients"], most)
             # in check mode, pods are read and not probed
             pods = [name for name in names if name in with_pod and self._spool.noted(name, _POD)["ports"]]
             pod_rounds = probe_pairs.rounds(pods, most) if not self._task.check_mode else []
@@ -275,14 +288,30 @@ class ActionModule(ActionBase):
                 of_pods = number >= len(rounds)
                 turns.setdefault(server, []).append([number, probe_targets.SERVE, client, of_pods])
                 turns.setdefault(client, []).append([number, probe_targets.PROBE, server, of_pods])
+        for number, of_round in enumerate(groups, len(rounds) + len(pod_rounds)):
+            for server, clients in of_round:
+                turns.setdefault(server, []).append([number, group_rounds.GATHER, clients, False])
+                for client in clients:
+                    turns.setdefault(client, []).append([number, group_rounds.WRITE, server, False])
         for name, own in turns.items():
             self._spool.note(name, _TURNS, own)
-        self._spool.note(ALL, RUN, {"token": secrets.token_hex(32), "nodes": len(turns)})
+        about: Row = {"token": secrets.token_hex(32), "nodes": len(turns)}
+        # a run of pairs between parts is not repeated
+        if self._begun["soak"] and not self._begun["judges"]:
+            about["soak_until"] = time.time() + self._begun["soak"]
+            about["rounds"] = len(rounds) + len(pod_rounds) + len(groups)
+        self._spool.note(ALL, RUN, about)
         pairs_of = {
             key: [pair for each in of for pair in each] for key, of in (("pairs", rounds), ("pod_pairs", pod_rounds))
         }
-        self._spool.note(ALL, PAIRS, pairs_of)
+        self._spool.note(ALL, PAIRS, {**pairs_of, "groups": [group for each in groups for group in each]})
         return {"nodes": len(turns)}
+
+    def _rounds(self, names: t.Sequence[str]) -> list[list[probe_pairs.Pair]]:
+        """Return the rounds of pairs of these nodes."""
+        notes = {name: self._spool.noted(name, NODE) for name in names}
+        leaves = {name: str([port["leaves"] for port in note["ports"]]) for name, note in notes.items()}
+        return probe_pairs.rounds(names, self._begun["max_rounds"], leaves)
 
     def _rounds_across(self, most: int) -> list[list[probe_pairs.Pair]]:
         """Return the rounds of pairs of different parts. Notes the nodes as their parts have read them.
@@ -317,7 +346,8 @@ class ActionModule(ActionBase):
         values = {name: self._probe_option(name) for name in _PROBE_OPTIONS}
         probe: Row = {key: value for key, value in values.items() if value not in (None, "")}
         hardware = any(port["rdma"]["type"] == _HARDWARE for port in self._noted(NODE)["ports"])
-        probe["latency"] = hardware and self._begun["thorough"]
+        probe["latency"] = self._begun["tails"] or (hardware and self._begun["thorough"])
+        probe["watched"] = self._spool.noted(self._name, _WATCHED)
         layer, cross_rail = fabric["link_layer"], bool(fabric["routing"]["cross_rail"])
         spec: Row = {"mode": "start", "run": self._begun["run"], "token": run["token"], "name": self._name}
         spec.update(probe, listen=self._listen(self._name))
@@ -328,10 +358,7 @@ class ActionModule(ActionBase):
                 continue
             node = self._noted(kind)
             rules = (True, "ethernet") if of_pods else (cross_rail, layer)
-            rows = [
-                probe_targets.turn(number, mode, node, self._spool.noted(partner, kind), self._listen(partner), *rules)
-                for number, mode, partner, _of_pods in own
-            ]
+            rows = [self._turn(number, mode, partner, kind, *rules) for number, mode, partner, _of_pods in own]
             ports = [port for port in node["ports"] if port["rdma"].get("transfers", True)]
             part: Row = {"turns": rows, "addresses": probe_targets.listen_addresses(node, rules[1])}
             part["ports"] = probe_targets.served_ports(dict(node, ports=ports), rules[1])
@@ -344,10 +371,26 @@ class ActionModule(ActionBase):
         silence = max(_SILENCE_MIN, probe.get("lifetime", 0) * _SILENCE_SHARE)
         spec.update(patience=patience, test_seconds=test, silence=silence)
         spec["deadline"] = max(patience + test, min(patience + test * (1 + len(turns)), _DEADLINE_MAX))
+        if "soak_until" in run:
+            # all nodes end it at the same time
+            spec.update(soak_seconds=max(0.001, run["soak_until"] - time.time()), soak_turns=run["rounds"])
+            spec["deadline"] += spec["soak_seconds"]
         if self._begun["until"]:
             # 0 would be no limit
             spec["begin_seconds"] = max(0.001, self._begun["until"] - time.time())
         return spec
+
+    def _turn(self, number: int, mode: str, partner: t.Any, kind: str, cross_rail: bool, link_layer: str) -> Row:
+        """Return a turn of the node in the form of ``rail_probe``. ``partner``: of a server, its clients."""
+        node = self._noted(kind)
+        if mode == group_rounds.GATHER:
+            clients = [(self._spool.noted(name, kind), self._listen(name)) for name in partner]
+            return group_rounds.gather_turn(number, node, clients, cross_rail, link_layer)
+        other, listen = self._spool.noted(partner, kind), self._listen(partner)
+        if mode == group_rounds.WRITE:
+            planned, fabric = self._value("railyard_node"), self._value("railyard_fabric")
+            return group_rounds.write_turn(number, node, other, listen, planned, fabric, link_layer)
+        return probe_targets.turn(number, mode, node, other, listen, cross_rail, link_layer)
 
     def _listen(self, name: str) -> list[int]:
         """Return the TCP ports on which the prober of a node tries to listen."""
@@ -365,6 +408,7 @@ class ActionModule(ActionBase):
             self._spool.add(self._name, {"uncollected": failed})
             return failed
         row: Row = {"probed": result["results"], "pod_probed": result["pod_results"], "others": result["others"]}
+        row.update(groups=result.get("groups") or [], soak=result.get("soak"))
         for key in ("refused", "pod_refused"):
             row[key] = [result[key]] if result[key] else []
         if result.get("counters"):

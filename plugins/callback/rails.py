@@ -58,7 +58,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _output, _t
 
 C: t.Any = constants  # made from the configuration, without declarations
 # Actions whose result has lines for people, and those that need no line unless they fail.
-TEXTS = ("show", "fabric_verify", "fabric_preview", "fabric_status")
+TEXTS = ("show", "fabric_verify", "fabric_preview", "fabric_status", "fabric_collectives")
 SILENT = (*TEXTS, "rail_verify", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks",
           "include_role", "include_vars", "validate_argument_spec")  # fmt: skip
 

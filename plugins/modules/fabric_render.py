@@ -16,7 +16,8 @@ description:
     provider needs, a directory with a C(kustomization.yaml) per component, and the values of the charts. Runs on the
     control node only and contacts neither a host nor a cluster.
   - With C(provider=none) there are no objects. It then writes settings of NCCL, and Slurm's C(gres.conf) and
-    C(topology.conf). With C(nccl.version) in the fabric file, it also writes C(task_prolog.sh), which sets the
+    C(topology.conf). With the health service, it also writes C(rail_check.sh), a prolog that keeps jobs off nodes whose
+    rails do not pass. With C(nccl.version) in the fabric file, it also writes C(task_prolog.sh), which sets the
     environment of Slurm's tasks.
   - A file with errors fails the task, with all errors in its message.
   - The same fabric file gives the same bytes. Files that this module wrote and that the plan no longer has are removed.

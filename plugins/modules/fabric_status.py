@@ -15,7 +15,8 @@ description:
   - Shows how many nodes answer, how many ports are up, held slots, versions of the rail agent, cordons, and the last
     verdict of C(verify.yml) with its age. Then lists what is not normal, grouped by rails and nodes.
   - Reads the variable C(railyard_status_node) of each node, the result of M(railyard.fabric.rail_info) with the parts
-    C(nics), C(rdma) and C(agent). C(playbooks/status.yml) registers it.
+    C(nics), C(rdma), C(agent) and C(health). C(playbooks/status.yml) registers it.
+  - If the plan has the health service, gives one result of the whole fabric from its states, without a probe.
   - Runs on the control node only. Writes C(status.json) to O(report_dir), and changes nothing else.
 author:
   - Railyard contributors (@railyard)
@@ -54,7 +55,7 @@ seealso:
 EXAMPLES = r"""
 - name: Read ports and agent
   railyard.fabric.rail_info:
-    subset: [nics, rdma, agent]
+    subset: [nics, rdma, agent, health]
   register: railyard_status_node
 
 - name: Show the status
@@ -75,6 +76,13 @@ counts:
   returned: success
   type: dict
   sample: {nodes: 32, nodes_read: 31, ports: 256, ports_up: 248, slots: 512, slots_held: 120}
+health:
+  description:
+    - The result of the health service for the whole fabric. It is V(fail) if a rail fails; otherwise V(unknown) if the
+      state of a rail is unknown, absent or stale, or its node does not answer.
+  returned: if a node has the health service, or the plan has it
+  type: str
+  sample: pass
 differences:
   description: A line for each thing that is not normal, with its rails and nodes.
   returned: success

@@ -68,6 +68,14 @@ options:
       - The part of the bandwidth of link and PCIe that a transfer must reach. If omitted, the floor follows from the
         plan.
     type: float
+  soak:
+    description: The time of a soak in seconds; 0 without one.
+    type: float
+    default: 0
+  tails:
+    description: Whether latency tails of soft RDMA are judged too.
+    type: bool
+    default: false
   unproven_allowed:
     description:
       - Whether a rail that should have been tested with traffic but was not is only a warning. Otherwise it is a

@@ -47,6 +47,7 @@ options:
       - driver
       - infiniband
       - agent
+      - health
     default: [all]
   listen:
     description:
@@ -464,6 +465,29 @@ agent:
     rails: [{rail: gpu01, healthy: false, cordoned: true, reason: 'cordoned: new cable', degraded: ''}]
     resources: [{resource: railyard.io/rails, devices: 8, held: 3}]
     problems: []
+health:
+  description:
+    - The state of the rails from the file of the health service. Null if it is not installed.
+    - C(error) is the reason why the state cannot be used, such as its age, or null. The C(result) is then V(unknown).
+    - C(age) is the age of the state in seconds, by the clock of the node.
+    - C(rails) has a row per rail. C(state) is V(pass), V(fail) or V(unknown).
+  returned: when O(subset) has V(health)
+  type: dict
+  version_added: 0.2.0
+  sample:
+    result: fail
+    node: hgx-1
+    fabric: ai
+    age: 2.4
+    rails:
+      - rail: gpu01
+        state: fail
+        degraded: false
+        since: 1795000000.0
+        reason: 'RV402 rail1: expected carrier, found no carrier'
+        remedy: look at the cable and at port Ethernet1 of leaf1
+    problems: []
+    error: null
 gpudirect:
   description: The C(gathered) of M(railyard.fabric.gpudirect), with the path of GPU memory to the NIC and its reason.
   returned: when O(subset) has V(gpudirect)
@@ -494,13 +518,17 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
         from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import running_agent
 
         found["agent"] = running_agent.look(system)
+    if "health" in options["subset"]:
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_check
+
+        found["health"] = health_check.look(system)
     return found
 
 
 def main() -> None:
     choices = ["all", "system", "nics", "rdma", "gids", "gpus", "vfs", "ip"]
     choices += ["sysctls", "counters", "lldp", "duplicates", "nvlink", "pci", "kernel", "limits", "gpudirect", "qos"]
-    choices += ["driver", "infiniband", "agent"]
+    choices += ["driver", "infiniband", "agent", "health"]
     spec = {
         "subset": {"type": "list", "elements": "str", "choices": choices, "default": ["all"]},
         "listen": {"type": "float", "default": 0},

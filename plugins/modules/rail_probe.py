@@ -76,14 +76,23 @@ options:
         type: int
         required: true
       mode:
-        description: V(probe) probes O(turns[].targets) of the partner. V(serve) serves it O(ports).
+        description:
+          - V(probe) probes O(turns[].targets) of the partner. V(serve) serves it O(ports).
+          - V(write) writes to the partner on each of O(turns[].targets) while other nodes do so too. V(gather) is the
+            other end of V(write), for all O(turns[].clients) at the same time.
         type: str
-        choices: [probe, serve]
+        choices: [probe, serve, gather, write]
         required: true
       partner:
-        description: The name of the partner.
+        description: The name of the partner; empty with O(turns[].mode=gather).
         type: str
         required: true
+      clients:
+        description: With O(turns[].mode=gather), the partners, each with C(partner), C(ways) and C(listen) as a turn
+          has them, and with the rails on which it writes (C(rails)).
+        type: list
+        elements: dict
+        version_added: 0.2.0
       ways:
         description: The IP addresses at which the prober of the partner listens (C(address)), each with the own
           address from which to connect (C(source)), or null.
@@ -124,6 +133,10 @@ options:
             description:
               - The number of the port of the RDMA device. Without it, the port whose GID table contains
                 O(turns[].targets[].source), or over InfiniBand that of the netdev.
+            type: int
+            version_added: 0.2.0
+          tclass:
+            description: The traffic class of packets with O(turns[].mode=write), if the installed perftest can set it.
             type: int
             version_added: 0.2.0
           ask_arp:
@@ -248,6 +261,17 @@ options:
         type: list
         elements: str
         default: []
+  watched:
+    description:
+      - The C(netdevs) and C(devices) of each rail, whose counters are read before and after the transfers of turns with
+        O(turns[].mode=gather) and O(turns[].mode=write).
+    type: dict
+    version_added: 0.2.0
+  group_seconds:
+    description: Seconds of a transfer of these turns.
+    type: int
+    default: 6
+    version_added: 0.2.0
   count:
     description: Echo requests per target. All must be answered.
     type: int
@@ -280,6 +304,16 @@ options:
   begin_seconds:
     description: Seconds after which no further turn begins; 0 without a limit.
     type: float
+    default: 0
+    version_added: 0.2.0
+  soak_seconds:
+    description: Seconds in which the turns of the node are repeated; 0 for one pass.
+    type: float
+    default: 0
+    version_added: 0.2.0
+  soak_turns:
+    description: With O(soak_seconds), the number of rounds of the run, by which C(turn) is greater in each repetition.
+    type: int
     default: 0
     version_added: 0.2.0
   silence:
@@ -352,6 +386,34 @@ counters:
   returned: with O(counters)
   type: dict
   sample: {netdevs: {enp11s0f0np0: {rx_errors: 0}}, devices: {mlx5_gpu01: {symbol_error: 0}}}
+groups:
+  description:
+    - One entry per rail of each turn with O(turns[].mode=gather) and O(turns[].mode=write), with C(turn), C(rail),
+      C(error) and C(counters), the increases of the counters of O(watched).
+    - Of a server, C(clients) have written, and C(lost) are the others with the reason. Of a client, C(gbits) per second
+      to C(peer), with C(remedy) for an error.
+  returned: with O(mode=collect)
+  type: list
+  elements: dict
+  sample:
+    - {turn: 8, rail: gpu01, clients: [ai-2, ai-3, ai-4, ai-5], lost: {}, error: "", counters: {np_cnp_sent: 12884}}
+    - {turn: 9, rail: gpu01, peer: ai-2, gbits: 96.1, error: "", remedy: "", counters: {rp_cnp_handled: 3120}}
+soak:
+  description:
+    - What happened after the first pass of the turns; null without O(soak_seconds).
+    - C(seconds) and C(repetitions); C(pairs), each with C(rail), C(peer), the number of C(transfers) and of those that
+      C(failed), the first C(error), C(least_gbits) and C(greatest_p99_us); C(increases) of the counters of O(watched),
+      each with C(rail), C(name), C(increase) and how many C(times); the first C(events), each with C(time) in seconds
+      since 1970, C(rail), C(peer) and C(text).
+  returned: with O(mode=collect)
+  type: dict
+  sample:
+    seconds: 1800.2
+    repetitions: 41
+    pairs:
+      - {rail: gpu01, peer: ai-2, transfers: 41, failed: 0, error: "", least_gbits: 380.1, greatest_p99_us: 2.4}
+    increases: []
+    events: []
 refused:
   description: Why the node could not probe or serve; empty if it could.
   returned: with O(mode=collect)
@@ -412,7 +474,8 @@ results:
       description:
         - Average C(gbits) per second, the used C(gid_index), C(error) and C(remedy); null if there was no transfer.
         - C(gpu) is whether the data was in GPU memory.
-        - C(latency_us) is the typical one-way latency in microseconds; null without O(latency).
+        - C(latency_us) is the typical one-way latency in microseconds; null without O(latency). With it, C(p99_us) is
+          the 99th percentile, and C(max_us) the greatest.
         - C(size) and C(iterations) are the bytes of a message and the number of messages.
       type: dict
       returned: always
@@ -464,14 +527,16 @@ TARGET = {
     **RAIL,
     **{name: dict(TEXT) for name in ("netdev", "device", "pci", "source", "address", "source6", "address6", "gpu")},
     "rdma_port": {"type": "int"},
+    "tclass": {"type": "int"},
     "ask_arp": {"type": "bool"},
     "mtu": {"type": "int", "required": True},
     "cross": {"type": "dict"},
 }
 TURN = {
     "turn": {"type": "int", "required": True},
-    "mode": {"type": "str", "choices": ["probe", "serve"], "required": True},
+    "mode": {"type": "str", "choices": ["probe", "serve", "gather", "write"], "required": True},
     "partner": {"type": "str", "required": True},
+    "clients": {"type": "list", "elements": "dict"},
     "ways": dict(ROWS),
     "listen": {"type": "list", "elements": "int", "default": []},
     "others": dict(ROWS),
@@ -488,6 +553,8 @@ SPEC = {
     "pod": {"type": "dict", "options": {"uid": {"type": "str", "required": True}, **PART}},
     "tcp_ports": dict(TEXT),
     "counters": {"type": "dict", "options": {"netdevs": dict(NAMES), "devices": dict(NAMES)}},
+    "watched": {"type": "dict"},
+    "group_seconds": {"type": "int", "default": 6},
     "count": {"type": "int", "default": 3},
     "timeout": {"type": "float", "default": 2.0},
     "size": {"type": "int", "default": 65536},
@@ -495,6 +562,8 @@ SPEC = {
     "lifetime": {"type": "int", "default": 60},
     "latency": {"type": "bool", "default": False},
     "begin_seconds": {"type": "float", "default": 0},
+    "soak_seconds": {"type": "float", "default": 0},
+    "soak_turns": {"type": "int", "default": 0},
     "silence": {"type": "float", "default": 60},
     "patience": {"type": "float", "default": 300},
     "test_seconds": {"type": "float", "default": 1800},

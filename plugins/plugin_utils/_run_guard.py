@@ -34,7 +34,7 @@ SKIPPED: dict[str, tuple[str, ...]] = {"drift": LAYERS, "verify": LAYERS}
 # Playbooks that can run on a part of the nodes.
 PARTS = ("hosts", "verify", "drift")
 # Playbooks that contact nodes. A limit may exclude their tasks on the control node.
-_CONTACT_NODES = {"discover", "drift", "hosts", "site", "status", "teardown", "verify"}
+_CONTACT_NODES = {"collectives", "discover", "drift", "hosts", "site", "status", "teardown", "verify"}
 # Tags with a meaning in Ansible, and those that molecule always skips.
 _SPECIAL = ("all", "always", "never", "tagged", "untagged", "molecule-notest", "notest")
 # Tags of plays that contact no node.

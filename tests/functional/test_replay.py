@@ -127,6 +127,24 @@ def test_all_rounds_of_verify_are_proven_with_three_results_per_node(directory: 
     assert len(pairs) == 8 * NODES // 2
 
 
+def test_many_to_one_rounds_need_no_further_result_per_node_and_without_results_they_are_unknown(
+    directory: Path,
+) -> None:
+    """The replayed probers do not know these rounds and no soak: they return the results of one pass of pairs."""
+    done = play(directory, "verify", "-e", "verify_congestion=4", "-e", "verify_soak=1m")
+    assert done.status == 0, done.output
+    assert done.executions == {"rail_info": NODES, "rail_host": NODES, "rail_probe": 2 * NODES}
+    rows = verdict(directory)["congestion"]
+    assert {(row["state"], row["why"]) for row in rows} == {("unknown", "the server has no result")}
+    assert len({(row["server"], row["rail"]) for row in rows}) == len(rows) == 8 * NODES
+    assert "many-to-one: %d unknown (the server has no result)" % (8 * NODES) in done.output
+    assert "RV820" in done.output
+    shown = verdict(directory)["soak"]
+    assert (shown["seconds"], shown["nodes"], shown["transfers"]) == (60, 0, 0)
+    unknown = {row["node"] for row in verdict(directory)["warnings"] if row["code"] == "RV828"}
+    assert len(unknown) == NODES
+
+
 def test_pods_are_proven_with_no_further_result_per_node(directory: Path) -> None:
     with replay_pods.cluster(directory, 4) as words:
         done = play(directory, "verify", *words)

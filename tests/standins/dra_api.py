@@ -1,13 +1,13 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small API server over HTTPS, with what a DRA driver of one node uses: ResourceSlices, ResourceClaims, its Node, and
-its pods.
+"""A small API server over HTTPS, with what the agent and the health service of one node use: ResourceSlices,
+ResourceClaims, its Node, and its pods.
 
 Clients are known by a certificate of the server's own authority or by a token. Rules of the real one that matter here:
 a node writes slices of its own name only, and reads only claims of its pods (403 for a claim that does not exist). An
 update needs the newest resourceVersion, a slice has at most 128 devices (64 with taints), names of devices are DNS
-labels, and the generation of a slice that changes must not fall. Sources: ``types.go`` and ``validation.go`` of
-resource.k8s.io, and the node authorizer.
+labels, and the generation of a slice that changes must not fall. A node may not change its taints. Sources:
+``types.go`` and ``validation.go`` of resource.k8s.io, the node authorizer, and the admission plugin NodeRestriction.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ users:
 """
 BY_CERTIFICATE = "    client-certificate: pki/%s.crt\n    client-key: pki/%s.key" % (NODE, NODE)
 RIGHTS = Path(__file__).resolve().parents[2] / "docs" / "agent-rights.yml"
+HEALTH_RIGHTS = RIGHTS.parent / "health-rights.yml"
 # group, namespace, resource, name, subresource
 _PATH = re.compile(r"/(?:api|apis/([^/]+))/v1(/namespaces/[^/]+)?/([a-z]+)(?:/([^/]+)(/[a-z]+)?)?")
 BY_TOKEN = "    token: " + TOKEN
@@ -64,11 +65,14 @@ class DraApi:
     """Serves until :meth:`close`; ``slices`` and ``claims`` are what it stores.
 
     :param taints: whether it keeps taints of devices, as with the feature gate DRADeviceTaints. ``during``: called with
-        each request's method and path before it is answered.
+        each request's method and path before it is answered. ``rights``: the file with those of the token.
     """
 
-    def __init__(self, directory: Path, taints: bool = True) -> None:
+    def __init__(self, directory: Path, taints: bool = True, rights: Path = RIGHTS) -> None:
         self.taints = taints
+        self.rights = rights
+        self.node: Row = {"kind": "Node", "metadata": {"name": NODE, "uid": "uid-of-the-node", "resourceVersion": "0"}}
+        self.node.update(spec={}, status={"conditions": [{"type": "Ready", "status": "True"}]})
         self.slices: dict[str, Row] = {}
         self.claims: dict[tuple[str, str], Row] = {}
         # namespace and name -> uid
@@ -209,13 +213,13 @@ class DraApi:
         kubelet = user == "system:node:" + NODE
         if not kubelet and not user.startswith("system:serviceaccount:"):
             return _status(403, "user %s is not of this node" % user)
-        if not kubelet and not allowed(method, path):
+        if not kubelet and not allowed(method, path, self.rights):
             return _status(403, "user %s may not %s %s" % (user, method, path))
         claim = _CLAIM.fullmatch(path)
         if claim:
             return self._on_claim(method, (claim[1], claim[2]), bool(claim[3]), body, kubelet)
-        if path == "/api/v1/nodes/" + NODE and method == "GET":
-            return 200, {"kind": "Node", "metadata": {"name": NODE, "uid": "uid-of-the-node"}}
+        if path in ("/api/v1/nodes/" + NODE, "/api/v1/nodes/%s/status" % NODE):
+            return self._on_node(method, path.endswith("/status"), body, kubelet)
         pods = _PODS.fullmatch(path)
         if pods and method == "GET":
             return self._on_pods(pods[1], urllib.parse.parse_qs(query))
@@ -240,6 +244,26 @@ class DraApi:
             return _status(409, "uid")
         have["status"]["devices"] = body["status"]["devices"]
         return 200, have
+
+    def _on_node(self, method: str, status: bool, body: Row, kubelet: bool) -> tuple[int, Row]:
+        node = self.node
+        if method == "PATCH" and status:
+            # a strategic merge
+            for row in body["status"]["conditions"]:
+                others = [each for each in node["status"]["conditions"] if each["type"] != row["type"]]
+                node["status"]["conditions"] = others + ([] if row.get("$patch") == "delete" else [row])
+        elif method == "PATCH":
+            if kubelet:
+                return _status(403, 'node "%s" is not allowed to modify taints' % NODE)
+            if body["metadata"]["resourceVersion"] != node["metadata"]["resourceVersion"]:
+                return _status(409, "the object has been modified")
+            node["spec"].update(body["spec"])
+        elif method != "GET":
+            return _status(405, method)
+        if method == "PATCH":
+            self._version += 1
+            node["metadata"]["resourceVersion"] = str(self._version)
+        return 200, node
 
     def _on_pods(self, namespace: str, query: dict[str, list[str]]) -> tuple[int, Row]:
         pairs = dict(part.split("=") for part in query.get("fieldSelector", [""])[0].split(",") if part)
@@ -293,9 +317,9 @@ class DraApi:
         return 201 if have is None else 200, new
 
 
-def allowed(method: str, path: str) -> bool:
+def allowed(method: str, path: str, rights: Path) -> bool:
     """Whether the file of rights in the documentation has this request."""
-    roles = [each for each in yaml.safe_load(RIGHTS.read_text())["items"] if each["kind"] == "ClusterRole"]
+    roles = [each for each in yaml.safe_load(rights.read_text())["items"] if each["kind"] == "ClusterRole"]
     group, _namespace, resource, name, below = _PATH.fullmatch(path).groups()  # type: ignore[union-attr]
     verbs = {"GET": "get" if name else "list", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
     asked = ("apiGroups", group or ""), ("resources", resource + (below or "")), ("verbs", verbs[method])

@@ -174,6 +174,14 @@ def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None
             ("-e", "verify_share=1.5"),
             "verify_share: 1.5 is not a part of the bandwidth of a port. Remedy: write a number",
         ),
+        (
+            ("-e", "verify_soak=8x"),
+            "verify_soak: 8x is not a time. Remedy: write seconds, or a number with s, m, h or d",
+        ),
+        (
+            ("-e", "verify_congestion=1"),
+            "verify_congestion: 1 is not a number of clients. Remedy: write 0 for no many-to-one rounds",
+        ),
     ],
 )
 def test_wrong_options_end_with_one_clear_line(

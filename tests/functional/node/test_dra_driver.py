@@ -25,6 +25,7 @@ from tests.functional.node.fake_dra_kubelet import DraKubelet, Prepared
 from tests.functional.node.fake_kubelet import Kubelet, encode
 from tests.functional.node.test_rail_agent import FETCH
 from tests.standins.dra_api import BY_TOKEN, TOKEN, DraApi
+from tests.unit.node.health_states import finding, put, rail, state
 from tests.waiting import wait_for
 
 KUBECONFIG = "etc/kubernetes/kubelet.conf"
@@ -207,6 +208,29 @@ def test_slices_are_written_when_something_changed(dra: DraNode) -> None:
     wait_for(lambda: list(dra.api.devices()) == ["gpu01-2", "gpu01-3", "gpu01-4"])
     wait_for(lambda: list(dra.api.slices) == ["node-1-railyard.fabric-gpu01"])
     assert kubelet.prepare() == {}
+
+
+def test_devices_get_the_faults_that_the_health_service_reports(dra: DraNode) -> None:
+    dra.start()
+    assert not any(device.get("taints") for device in dra.published().values())
+    planes = [{"plane": 1, "state": "pass"}, {"plane": 2, "state": "fail"}]
+    options = {"format": 1, "fabric": "lab", "node": "node-1", "rails": [], "kubernetes": {"device_taints": True}}
+    bad = rail(1, "fail", findings=[finding()]), rail(2, degraded=True, planes=planes)
+
+    def tainted(*rails: t.Any) -> dict[str, list[tuple[str, str]]]:
+        put(dra.node.root, state(*rails))
+        # the agent looks at once when a file of this directory changes, and otherwise every 30 seconds
+        dra.node.put("/etc/railyard/health.json", json.dumps(options))
+        return {
+            name: [(taint["key"], taint["value"]) for taint in device["taints"]]
+            for name, device in dra.published().items()
+            if device.get("taints")
+        }
+
+    fault, plane = ("railyard.fabric/rail-fault", "RV402"), ("railyard.fabric/plane-fault", "2")
+    found = wait_for(lambda: tainted(*bad) or None, dra.node.log.read_text)
+    assert found["gpu01-2"] == [fault] and found["gpu02-2"] == [plane] and found["rails-0"] == [fault, plane]
+    wait_for(lambda: not tainted(rail(1), rail(2)), dra.node.log.read_text)
 
 
 def test_a_server_that_drops_taints_gets_no_devices_of_a_rail_that_is_down(node: Node) -> None:

@@ -168,6 +168,7 @@ class Cluster:
         row: Row = {"token": TOKEN, "name": name, "listen": LISTEN, "addresses": node.addresses, "turns": turns}
         row.update(ports=ports, pod=None, tcp_ports=None, count=2, timeout=2.0, size=65536, iterations=10, lifetime=20)
         row.update(latency=False, begin_seconds=0, silence=3.0, patience=60, test_seconds=60, deadline=300)
+        row.update(soak_seconds=0, soak_turns=0)
         return {**row, **more}
 
     @staticmethod

@@ -46,7 +46,19 @@ class Hosted(t.NamedTuple):
 HOSTS = {
     "soft": Hosted(
         CNI,
-        ["ofed", "rdma_mode", "pci", "rail_ports", "rdma_links", "cni", "limits", "gpudirect", "imex", "nccl"],
+        [
+            "ofed",
+            "rdma_mode",
+            "pci",
+            "rail_ports",
+            "rdma_links",
+            "cni",
+            "limits",
+            "gpudirect",
+            "imex",
+            "nccl",
+            "health",
+        ],
     ),
     "card": Hosted(
         CARD % ("sriov, provider: spiderpool", "firmware: {sriov_en: true}, vfs: {count: 2}") + "qos: {}\n",

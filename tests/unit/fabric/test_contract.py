@@ -60,8 +60,8 @@ def _block(heading: str) -> t.Any:
 def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
     wanted = _block("Host variables")
     plan = _plan(name)
-    # objects: only imported files have it
-    without = {"objects"} | (set() if name in NVLINKS else NVLINK)
+    # only imported files have objects, and none of the examples has health
+    without = {"objects", "health"} | (set() if name in NVLINKS else NVLINK)
     assert set(plan.fabric_vars()) == set(wanted["railyard_fabric"]) - without
     node, port = wanted["railyard_node"], wanted["railyard_node"]["ports"][0]
     for planned in plan.nodes:

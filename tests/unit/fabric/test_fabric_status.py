@@ -187,3 +187,96 @@ def test_the_last_verdict_is_one_line(changed: Row, line: str, is_ok: bool, tmp_
     assert line in found and ok is is_ok
     (tmp_path / "verify.json").unlink()
     assert last_verdict(str(tmp_path), "east", now) == ("no verdict of verify in %s" % tmp_path, False)
+
+
+def health(*rails: Row, **changed: t.Any) -> Row:
+    states = {row["state"] for row in rails}
+    result = "fail" if "fail" in states else "pass" if states == {"pass"} else "unknown"
+    row = {"result": result, "node": "", "fabric": "", "age": 2.6, "problems": [], "error": None}
+    return dict(row, rails=list(rails), **changed)
+
+
+def health_rail(number: int = 1, state: str = "pass", **other: t.Any) -> Row:
+    row = {"rail": "gpu%02d" % number, "state": state, "degraded": False, "since": 1.0, "reason": "", "remedy": ""}
+    return dict(row, **other)
+
+
+PLANNED = {"name": "a", "ports": [port(match=None), port(2, match=None)]}
+SEEN = {"nics": [nic(), nic(2, carrier=False)], "rdma": []}
+DARK = {"unreachable": True, "msg": "no route"}
+NO_FILE = {"place": "/run/railyard/health/state.json", "message": "is 95 s old", "remedy": "start it"}
+
+
+@pytest.mark.parametrize(
+    "seen, result, text, differences",
+    [
+        (
+            dict(SEEN, health=health(health_rail(), health_rail(2, "fail", reason="RV402 rail02", remedy="reseat it"))),
+            "fail",
+            "health: fail, 1 of 2 rails pass, 1 fails, at most 3 s old",
+            ["gpu02 on a: RV402 rail02. Remedy: reseat it"],
+        ),
+        (
+            dict(SEEN, health=health(health_rail(), health_rail(2, degraded=True, reason="RV422 plane 2"))),
+            "pass",
+            "health: pass, 2 of 2 rails pass, at most 3 s old",
+            ["gpu02 on a: no carrier", "gpu02 on a: degraded: RV422 plane 2"],
+        ),
+        (
+            dict(SEEN, health=health(error=NO_FILE, age=None)),
+            "unknown",
+            "health: unknown, 0 of 2 rails pass, 2 unknown",
+            [
+                "gpu02 on a: no carrier",
+                "gpu0[1-2] on a: /run/railyard/health/state.json: is 95 s old. Remedy: start it",
+            ],
+        ),
+        (
+            dict(SEEN, health=None),
+            "unknown",
+            "health: unknown, 0 of 2 rails pass, 2 unknown",
+            [
+                "gpu02 on a: no carrier",
+                "gpu0[1-2] on a: the health service is not installed. Remedy: run hosts.yml --tags health",
+            ],
+        ),
+        (
+            dict(SEEN, health=health(health_rail())),
+            "unknown",
+            "health: unknown, 1 of 2 rails pass, 1 unknown, at most 3 s old",
+            [
+                "gpu02 on a: no carrier",
+                "gpu02 on a: the state of the health service does not have this rail. "
+                "Remedy: run hosts.yml --tags health",
+            ],
+        ),
+        (
+            dict(SEEN, health=health(health_rail(), health_rail(2), result="unknown", problems=["not all are read"])),
+            "unknown",
+            "health: unknown, 0 of 2 rails pass, 2 unknown, at most 3 s old",
+            ["gpu02 on a: no carrier", "gpu0[1-2] on a: not all are read"],
+        ),
+        (DARK, "unknown", "health: unknown, 0 of 2 rails pass, 2 unknown", ["a: no answer: no route"]),
+    ],
+)
+def test_the_health_of_the_fabric(seen: Row, result: str, text: str, differences: list[str]) -> None:
+    status = FabricStatus("east", [node_status("a", PLANNED, seen, True)], "0.2.0", None, "no verdict")
+    assert status.health == result and status.document()["health"] == result
+    assert status.summary.endswith("; %s; no verdict" % text)
+    assert status.differences() == differences
+
+
+def test_one_rail_that_fails_is_more_than_nodes_that_are_unknown() -> None:
+    bad = health(health_rail(1, "fail", reason="RV402"), health_rail(2))
+    nodes = [node_status("a", PLANNED, DARK, True), node_status("b", PLANNED, dict(SEEN, health=bad), True)]
+    status = FabricStatus("east", nodes, "0.2.0", None, "")
+    assert status.health == "fail"
+    assert status.document()["nodes"]["a"]["health"]["rails"]["gpu01"] == {"state": "unknown", "reason": ""}
+    assert status.document()["nodes"]["b"]["health"]["age"] == 2.6
+
+
+def test_without_the_health_service_nothing_changes() -> None:
+    planned = {"name": "a", "ports": PLANNED["ports"]}
+    status = FabricStatus("east", [node_status("a", planned, dict(SEEN, health=None))], "0.2.0", None, "no verdict")
+    assert status.health == "" and "health" not in status.document()
+    assert status.summary == "1 node: it answers; 1 of 2 ports up; no verdict"

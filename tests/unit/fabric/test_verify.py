@@ -24,11 +24,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from tests import work
 from tests.unit.fabric.test_presets_on_nodes import CODES as PRESET_CODES
+from tests.unit.fabric.test_verify_congestion import CONGESTION_CODES
 from tests.unit.fabric.test_verify_layouts import CODES as LAYOUT_CODES
 from tests.unit.fabric.test_verify_nvlink import CODES as NVLINK_CODES
 from tests.unit.fabric.test_verify_planes import CODES as PLANE_CODES
 from tests.unit.fabric.test_verify_pods import AGENT_HARMS
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
+from tests.unit.fabric.test_verify_soak import SOAK_CODES
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -358,6 +360,13 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
         "agent stopped",
         state("rail_agent", subject="railyard-agent.service", attribute="service", before="inactive", after="started"),
         *("RV005", NODE, None),
+    ),
+    (
+        "health service stopped",
+        state(
+            "health_service", subject="railyard-health.service", attribute="service", before="failed", after="started"
+        ),
+        *("RV007", NODE, None),
     ),
     ("firmware", state("mlx_linktype", subject="0000:03:00.0", attribute="SRIOV_EN"), "RV101", NODE, RAIL),
     ("NIC gone", lambda w: w.infos[NODE]["nics"].remove(w.nic(NODE, RAIL)), "RV201", NODE, RAIL),
@@ -1056,7 +1065,8 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
         "remedy": CODES["RV404"].remedy,
         "playbook": "playbooks/hosts.yml --limit ai-2",
     }
-    measures = ["rail", "from", "to", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok", "floor", "limited_by"]
+    measures = ["rail", "from", "to", "purpose", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
+    measures += ["floor", "limited_by"]
     assert list(verdict["measures"][0]) == measures
     assert verdict["boots"][NODE] == "0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e"
 
@@ -1171,6 +1181,8 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         | PLANE_CODES
         | PRESET_CODES
         | NVLINK_CODES
+        | CONGESTION_CODES
+        | SOAK_CODES
         | {"RV706", "RV862", "RV863", "RV864", "RV950"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )

@@ -20,7 +20,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files, rail_health
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core import 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file
 from tests.unit.node.agent_files import document
 from tests.unit.node.packed import reached
 
@@ -166,7 +167,7 @@ def test_the_agent_is_installed_once_and_removed(machine: Machine) -> None:
     others = "/var/run/cdi/example.com-gpu.json", "/var/run/cdi/railyard.fabric-other.json"
     for path in others:
         machine.write_file(path, '{"devices": [{"name": "0", "containerEdits": {"env": ["A=b"]}}]}')
-    rail_health.cordons(machine).put(rail_health.Cordon("gpu01", "a new cable"))
+    cordon_file.cordons(machine).put(cordon_file.Cordon("gpu01", "a new cable"))
     machine.apply(state="absent", spec=None)
     assert machine.calls == ["stop", "daemon-reload"] and machine.files() == list(others)
 

@@ -20,14 +20,14 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import (
-    perftest as programs,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import (
+    group_turns,
     perftest_servers,
     probe_channel,
     probe_runs,
     probe_unit,
-    prober,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import (
+    perftest as programs,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import rail_probe as probe
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_requests import (
@@ -199,6 +199,45 @@ def test_a_transfer_uses_the_rails_device_and_gid(perftest: t.Callable[..., tupl
     assert (result["gbits"], result["gid_index"], result["error"]) == (0.032069, 1, "")
     assert runner.asked[:7] == ["/usr/bin/ib_write_bw", "-d", "rxe0", "-x", "1", "-u", "17"]
     assert runner.asked[-1] == "172.16.11.202"
+
+
+def test_the_transfers_of_a_group_last_for_a_time_in_the_planned_traffic_class(
+    perftest: t.Callable[..., tuple[Perftest, System]],
+) -> None:
+    asked = group_turns.group_options(options(group_seconds=6, latency=True))
+    given = target(source="172.16.11.201", address="172.16.11.202", port=40000, tclass=106)
+    runner, system = perftest(CommandResult(0, TABLE, ""), "      --tclass=<value>  Set the Traffic Class in GRH\n")
+    assert probe.transfer(given, asked, system)["error"] == ""
+    assert {"-D", "6", "--tclass=106"} <= set(runner.asked) and "-n" not in runner.asked
+    # an older program does not have the option
+    older = Perftest(CommandResult(0, TABLE, ""), "")
+    assert probe.transfer(given, asked, System(str(system.root), older))["error"] == ""
+    assert "-D" in older.asked and "--tclass=106" not in older.asked
+
+
+def test_the_tail_of_latencies_is_read_if_its_columns_are_separate() -> None:
+    table = (RECORDINGS / "ib_write_lat-connectx7.txt").read_text()
+    assert (probe.latency(table), probe.latency_tail(table)) == (1.47, {"p99_us": 1.57, "max_us": 1.93})
+    # the deviation and the percentile have no space between them
+    assert probe.latency_tail((RECORDINGS / "ib_send_lat-rxe.txt").read_text()) == {}
+    assert probe.latency_tail("") == {}
+
+
+def test_counters_of_a_group_are_increases_and_those_of_congestion_are_kept_without_one(tmp_path: Path) -> None:
+    system, watched = System(str(tmp_path)), {"gpu01": {"netdevs": ["ens1"], "devices": ["mlx5_0"]}}
+    place = tmp_path / "sys/class/infiniband/mlx5_0/ports/1/hw_counters"
+    place.mkdir(parents=True)
+
+    def look(**values: int) -> dict[str, int]:
+        for name, value in values.items():
+            (place / name).write_text("%d\n" % value)
+        return group_turns.read(system, {"watched": watched}, "gpu01")
+
+    before = look(np_cnp_sent=7, packet_seq_err=5, out_of_sequence=9, rx_write_requests=1)
+    after = look(np_cnp_sent=7, packet_seq_err=9, out_of_sequence=9, rx_write_requests=9)
+    assert group_turns.increases(before, after) == {"np_cnp_sent": 0, "packet_seq_err": 4}
+    # a rail that is not watched has no counters
+    assert group_turns.read(system, {"watched": watched}, "gpu02") == group_turns.read(system, {}, "gpu01") == {}
 
 
 def test_a_rate_that_is_rounded_to_zero_is_a_result(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
@@ -732,14 +771,13 @@ def test_a_truncated_record_is_ignored(server: Node) -> None:
 
 
 def test_a_partner_that_only_sends_keepalives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prober, "_SERVED_SECONDS", 0.5)
     monkeypatch.setattr(probe_channel, "ALIVE_SECONDS", 0.1)
     client, server = (
         probe_channel.Channel(sock, role, 60)
         for sock, role in zip(socket.socketpair(), (probe_channel.CLIENT, probe_channel.SERVER))
     )
-    with server.alive(), pytest.raises(probe_channel.PartnerLost, match="did not start servers within"):
-        prober.Prober._next(client)
+    with server.alive(), pytest.raises(probe_channel.PartnerLost, match="did not answer within 1 s"):
+        group_turns.answer(client, 1.0)
     client.close()
     server.close()
 
@@ -764,7 +802,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {0!r})
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import prober
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import prober_process
 place = Path({1!r})
 (place / "spec.json").write_text('{{"deadline": 600, "turns": [], "pod": {{"uid": "a"}}}}')
 def pod(*arguments):
@@ -774,8 +812,8 @@ def pod(*arguments):
     finally:
         time.sleep(0.5)
         (place / "ended").write_text("")
-prober._pod = pod
-prober.main(str(place))
+prober_process._pod = pod
+prober_process.main(str(place))
 """
 
 

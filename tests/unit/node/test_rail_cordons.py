@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, rail_health
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.rail_health import Cordon
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.rail_cordons import BY, RailCordons
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.cordon_file import Cordon
 from tests.unit.node.agent_files import document, rail
 
 
@@ -35,7 +36,7 @@ def apply(system: System, **rails: str) -> list[tuple[str, str | None]]:
 
 
 def observed(system: System) -> set[Cordon]:
-    return set(rail_health.cordons(system).all().values())
+    return set(cordon_file.cordons(system).all().values())
 
 
 def test_rails_are_cordoned_and_uncordoned(system: System) -> None:
@@ -49,7 +50,7 @@ def test_rails_are_cordoned_and_uncordoned(system: System) -> None:
 
 def test_an_administrators_cordon_stays(system: System) -> None:
     own = Cordon("gpu03", "a new cable")
-    rail_health.cordons(system).put(own)
+    cordon_file.cordons(system).put(own)
     assert apply(system, gpu03="RV601", gpu01="RV601") == [("rail gpu01", "RV601")]
     assert apply(system) == [("rail gpu01", None)]
     assert observed(system) == {own}
@@ -70,6 +71,6 @@ def test_a_node_without_the_agent_is_refused_unless_nothing_is_cordoned(tmp_path
 
 
 def test_a_damaged_file_is_an_error_with_a_remedy(system: System) -> None:
-    system.write_file(rail_health.CORDONS, "{")
+    system.write_file(cordon_file.CORDONS, "{")
     with pytest.raises(RailyardError, match="is damaged .* Remedy: remove the file"):
         apply(system)

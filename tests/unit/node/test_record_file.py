@@ -13,15 +13,16 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, rail_health
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_main import main
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.rail_health import Cordon
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import FILE, Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import rail_cordons
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock, layer, record_file
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.cordon_file import Cordon
 from tests.unit.node.agent_files import document, rail
 
 RAILS = ["gpu%02d" % number for number in range(1, 9)]
@@ -65,11 +66,11 @@ def test_no_cordon_is_lost(system: System) -> None:
 
     for _time in range(TIMES):
         in_processes(*(command("cordon", name, "--reason", "cable") for name in RAILS))
-        assert sorted(rail_health.cordons(system).all()) == RAILS
+        assert sorted(cordon_file.cordons(system).all()) == RAILS
         # and no removal of another cordon
         in_processes(*(command("uncordon", name) for name in RAILS[2:]))
-        assert sorted(rail_health.cordons(system).all()) == RAILS[:2]
-    assert not system.exists(rail_health.CORDONS + ".lock")
+        assert sorted(cordon_file.cordons(system).all()) == RAILS[:2]
+    assert not system.exists(cordon_file.CORDONS + ".lock")
 
 
 def test_no_holder_and_no_claim_is_lost(system: System) -> None:
@@ -84,11 +85,11 @@ def test_no_holder_and_no_claim_is_lost(system: System) -> None:
 
 
 def test_a_file_that_is_damaged_in_between_is_not_replaced(system: System) -> None:
-    cordons, slots = rail_health.cordons(system), SlotState(system)
+    cordons, slots = cordon_file.cordons(system), SlotState(system)
     slots.take(holder("rails-0"))
     for path, act in (
-        (rail_health.CORDONS, lambda: cordons.put(Cordon("gpu01", "cable"))),
-        (rail_health.CORDONS, lambda: cordons.remove("gpu01")),
+        (cordon_file.CORDONS, lambda: cordons.put(Cordon("gpu01", "cable"))),
+        (cordon_file.CORDONS, lambda: cordons.remove("gpu01")),
         (FILE, lambda: slots.take(holder("rails-1"))),
         (FILE, lambda: slots.release("rails-0")),
     ):
@@ -111,9 +112,9 @@ def test_a_file_that_is_damaged_in_between_is_not_replaced(system: System) -> No
     ],
 )
 def test_a_damaged_file_is_an_error(system: System, text: str) -> None:
-    system.write_file(rail_health.CORDONS, text)
+    system.write_file(cordon_file.CORDONS, text)
     with pytest.raises(RailyardError, match="is damaged .* Remedy: remove the file"):
-        rail_health.cordons(system)
+        cordon_file.cordons(system)
 
 
 def test_a_file_that_cannot_be_read_is_not_an_empty_record(system: System) -> None:
@@ -149,8 +150,8 @@ def test_the_file_is_read_again_only_after_changes_of_others(system: System, mon
 
 def test_a_writer_that_does_not_end_is_named(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_file, "SECONDS", 0.2)
-    cordons = rail_health.cordons(system)
-    lock = boot_lock.turn(system, "a test", 0, rail_health.CORDONS + ".lock")
+    cordons = cordon_file.cordons(system)
+    lock = boot_lock.turn(system, "a test", 0, cordon_file.CORDONS + ".lock")
     with lock, pytest.raises(boot_lock.Busy, match=r"a test \(pid %d\)" % os.getpid()):
         cordons.put(Cordon("gpu01", "cable"))
     cordons.put(Cordon("gpu01", "cable"))
@@ -159,14 +160,14 @@ def test_a_writer_that_does_not_end_is_named(system: System, monkeypatch: pytest
 def test_a_newer_cordon_of_an_administrator_stays(system: System) -> None:
     """The module computed its changes before."""
     own = Cordon("gpu01", "a new cable"), Cordon("gpu02", "a new leaf")
-    rail_health.cordons(system).put(Cordon("gpu02", "RV601", rail_cordons.BY))
+    cordon_file.cordons(system).put(Cordon("gpu02", "RV601", rail_cordons.BY))
     module = rail_cordons.RailCordons({"rails": {"gpu01": "RV601"}}, system)
     changes = module.changes(module.observe())
     for cordon in own:
-        rail_health.cordons(system).put(cordon)
+        cordon_file.cordons(system).put(cordon)
     for change in changes:
         change.act()
-    assert tuple(rail_health.cordons(system).all().values()) == own
+    assert tuple(cordon_file.cordons(system).all().values()) == own
 
 
 class Counter(Subsystem):
@@ -196,7 +197,7 @@ def test_two_runs_of_a_module_lose_no_record(system: System) -> None:
 
 
 def test_other_users_cannot_open_a_lock(system: System) -> None:
-    for file in (boot_lock.FILE, rail_health.CORDONS + ".lock"):
+    for file in (boot_lock.FILE, cordon_file.CORDONS + ".lock"):
         with boot_lock.turn(system, "a test", 0, file):
             assert system.mode(file) == 0o600
 

@@ -33,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Setting,
     Unit,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.health_model import HealthSettings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     file_value as _infiniband,
 )
@@ -79,9 +80,24 @@ def document(fabric: Fabric) -> Data:
             for group in fabric.groups.values()
         }
     sections["nodes"] = _nodes(fabric)
+    if fabric.health:
+        sections["health"] = _health(fabric.health)
     if fabric.lint:
         sections["lint"] = [{"rule": each.code, "place": each.place, "reason": each.reason} for each in fabric.lint]
     return sections
+
+
+def _health(health: HealthSettings) -> Data:
+    """Return the section ``health``, with ``enabled`` so that it is never empty."""
+    found = _different(health, HealthSettings(), ("interval", "quiet", "metrics", "metrics_port")) or {}
+    kubernetes = _without_none(kubeconfig=health.kubeconfig, **(health.kubernetes or {}))
+    return {
+        "enabled": health.enabled,
+        **found,
+        **({"thresholds": dict(health.thresholds)} if health.thresholds else {}),
+        **({"probe": {"rate": health.probe_rate}} if health.probe_rate else {}),
+        **({"kubernetes": kubernetes} if kubernetes else {}),
+    }
 
 
 def _without_none(**values: t.Any) -> Data:

@@ -10,6 +10,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     read_lint,
     read_names,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_health import read_health
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_nodes import read_nodes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_profiles import (
     read_groups,
@@ -78,6 +79,9 @@ def read_sections(top: Section, report: Report) -> Fabric:
         top.value("qos")
     for rail, section in own_qos:
         rail.qos = qos_model.read(section, report, qos, nic)
+    health = top.section("health")
+    if health:
+        fabric.health = read_health(health)
     read_lint(fabric, top, report)
     top.done()
     return fabric

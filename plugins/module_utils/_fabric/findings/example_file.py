@@ -39,7 +39,7 @@ nodes:
   ai-1: {profile: hgx}
 """
 
-_SECTIONS = "^(fabric|addresses|units|rails|profiles|groups|nodes|names|qos|lint):"
+_SECTIONS = "^(fabric|addresses|units|rails|profiles|groups|nodes|names|qos|health|lint):"
 
 
 def fabric(more: str, mtu: int = 4200) -> str:

@@ -32,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.hosts import (
     driver_rules,
     gpu_rules,
+    health_rules,
     host_rules,
     interface_rules,
     nic_rules,
@@ -75,6 +76,7 @@ FAMILIES = (
     slot_rules.check,
     gpu_rules.check,
     host_rules.check,
+    health_rules.check,
     nvlink_rules.check,
     scale_rules.check,
     qos_rules.check,

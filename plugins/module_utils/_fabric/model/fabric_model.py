@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     INFINIBAND,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.health_model import HealthSettings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     Infiniband,
     Partitions,
@@ -427,6 +428,7 @@ class Fabric:
     pods_per_node: int | None = None
     slots: SlotSettings = field(default_factory=dict)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    health: HealthSettings | None = None
     # keys of OBJECT_KEYS that the file has
     objects: dict[str, bool] = field(default_factory=dict)
     vfs: VfSettings = field(default_factory=dict)

@@ -41,6 +41,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.obje
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import (
+    health_file,
     nccl_settings,
     planned_vfs,
     port_variables,
@@ -50,11 +51,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.plan_memory import SharedKeys
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    ANYWHERE,
-    SUFFIX,
-    show,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, SUFFIX, show
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
 
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
@@ -159,6 +156,8 @@ class PlanOutput:
         }
         if fabric.objects:
             found["objects"] = fabric.objects
+        if fabric.health and fabric.health.enabled:
+            found["health"] = health_file.settings(fabric.health)
         if self._domains:
             found["nvlink_domains"] = {name: [node.name for node in nodes] for name, nodes in self._domains.items()}
         return found

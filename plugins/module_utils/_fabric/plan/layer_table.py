@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import health_file, port_view
 
 Values = t.Mapping[str, t.Any]
 Options = t.Dict[str, t.Any]
@@ -193,6 +193,10 @@ def _rdma_port(port: Values) -> Options | None:
 
 def _agent(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
     return {"spec": node["agent"]} if node["agent"] else None
+
+
+def _health(node: Values, fabric: Values, _ports: Ports) -> Options | None:
+    return {"spec": health_file.spec(node, fabric)} if fabric.get("health") else None
 
 
 def _limits_port(port: Values) -> Options | None:
@@ -395,6 +399,8 @@ HOST_LAYERS = (
         drift=Drift("RV601"),
     ),
     HostLayer("nccl", "nccl_files", _of_objects, planned={"file": "nccl.file", "ucx_file": "nccl.ucx"}),
+    # last: it compares what the other layers set
+    HostLayer("health", "health_service", _health, planned={"spec": "health"}, drift=Drift("RV007")),
 )
 BY_MODULE = {row.module: row for row in HOST_LAYERS}
 # The tags of hosts.yml in the order of preparation, and the layers that teardown.yml reverts.

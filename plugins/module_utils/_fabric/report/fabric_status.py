@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -26,6 +27,8 @@ MOST_LINES = 30
 # A longer reason is shortened: status.json has the whole text.
 _LONGEST = 160
 UP, IN_POD = "", "in a pod"
+# Results of the health service for a rail, a node and the fabric.
+PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 # What ansible-core puts before each error.
 _PREFIX = "Task failed: "
 
@@ -34,7 +37,8 @@ class NodeStatus(t.NamedTuple):
     """A node. ``ports``: rail -> :data:`UP`, :data:`IN_POD` or why it is not up; None without an answer.
 
     ``error``: why the node did not answer, or could not be read. ``agent``: part ``agent`` of ``rail_info``; None
-    without an agent. ``agent_planned``: whether the plan has one.
+    without an agent. ``agent_planned``: whether the plan has one. ``health``: part ``health`` of ``rail_info``; None
+    without the health service. ``health_planned``: whether the plan has it.
     """
 
     name: str
@@ -44,20 +48,29 @@ class NodeStatus(t.NamedTuple):
     unreachable: bool = False
     agent: Row | None = None
     agent_planned: bool = False
+    health: Row | None = None
+    health_planned: bool = False
 
 
-def node_status(name: str, planned: Row, seen: Row) -> NodeStatus:
+class RailHealth(t.NamedTuple):
+    """What the health service of a node reports about a rail. ``reason``: with its remedy; empty if all is planned."""
+
+    state: str
+    reason: str = ""
+
+
+def node_status(name: str, planned: Row, seen: Row, has_health: bool = False) -> NodeStatus:
     """Return the status of a node.
 
-    :param planned: ``railyard_node``.
-    :param seen: the result of ``rail_info`` with the parts ``nics``, ``rdma`` and ``agent``.
+    :param planned: ``railyard_node``. :param has_health: whether the plan has the health service.
+    :param seen: the result of ``rail_info`` with the parts ``nics``, ``rdma``, ``agent`` and ``health``.
     """
     rails = [str(port["rail"]) for port in planned.get("ports") or ()]
     has_agent = bool(planned.get("agent"))
     if "nics" not in seen:
         error = " ".join(str(seen.get("msg") or "no result").split())
         error = error[len(_PREFIX) :] if error.startswith(_PREFIX) else error
-        return NodeStatus(name, rails, None, error, bool(seen.get("unreachable")), None, has_agent)
+        return NodeStatus(name, rails, None, error, bool(seen.get("unreachable")), None, has_agent, None, has_health)
     agent: Row | None = seen.get("agent")
     try:
         ports = port_matching.identify(planned, seen["nics"])["ports"]
@@ -68,7 +81,7 @@ def node_status(name: str, planned: Row, seen: Row) -> NodeStatus:
     for row in (agent or {}).get("rails") or ():
         if states.get(row["rail"]) == UP and not row["healthy"] and not row["cordoned"]:
             states[row["rail"]] = row["reason"] or "the agent reports it as unhealthy"
-    return NodeStatus(name, rails, states, "", False, agent, has_agent)
+    return NodeStatus(name, rails, states, "", False, agent, has_agent, seen.get("health"), has_health)
 
 
 def port_state(port: Row, seen: Row) -> str:
@@ -112,6 +125,38 @@ def _function_state(function: Row, interface: str, seen: Row) -> str:
     return next(("RDMA state %s" % row["state"] for row in links if row["state"] != "ACTIVE"), UP)
 
 
+def rails_health(node: NodeStatus) -> dict[str, RailHealth]:
+    """Return rail -> what the health service reports about each planned rail; empty without it.
+
+    A node that does not answer, and a state that is absent, stale or without a planned rail, are ``unknown``.
+    """
+    if not node.health_planned and node.health is None:
+        return {}
+    if node.ports is None:
+        reason = "" if node.error else "the node was not read"
+    elif node.health is None:
+        reason = "the health service is not installed. Remedy: run hosts.yml --tags health"
+    else:
+        error = node.health["error"]
+        reason = "%s: %s. Remedy: %s" % (error["place"], error["message"], error["remedy"]) if error else ""
+    if reason or node.health is None:
+        return {rail: RailHealth(UNKNOWN, reason) for rail in node.rails}
+    found = {str(row["rail"]): RailHealth(str(row["state"]), _health_reason(row)) for row in node.health["rails"]}
+    waiting = "; ".join(map(str, node.health["problems"])) if node.health["result"] == UNKNOWN else ""
+    absent = "the state of the health service does not have this rail. Remedy: run hosts.yml --tags health"
+    planned = {rail: found.get(rail, RailHealth(UNKNOWN, absent)) for rail in node.rails}
+    if waiting and all(row.state == PASS for row in planned.values()):
+        return {rail: RailHealth(UNKNOWN, waiting) for rail in planned}
+    return planned
+
+
+def _health_reason(row: Row) -> str:
+    if row["state"] == PASS and not row["degraded"]:
+        return ""
+    reason = ("degraded: %s" if row["state"] == PASS else "%s") % (row["reason"] or row["state"])
+    return reason + (". Remedy: %s" % row["remedy"].rstrip(".") if row["remedy"] else "")
+
+
 class FabricStatus:
     """The status of a fabric.
 
@@ -137,6 +182,7 @@ class FabricStatus:
         self._read = [node for node in nodes if node.ports is not None]
         self._agents = {node.name: node.agent for node in nodes if node.agent and not node.agent.get("error")}
         self._has_agents = any(node.agent or node.agent_planned for node in nodes)
+        self._health = {node.name: found for node in nodes if (found := rails_health(node))}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -155,6 +201,27 @@ class FabricStatus:
             "cordoned_rails": sum(row["cordoned"] for agent in self._agents.values() for row in agent["rails"]),
             "cordoned_nodes": len(self._cordoned or ()),
         }
+
+    @property
+    def health(self) -> str:
+        """The result of the health service for the whole fabric; empty if no node has it."""
+        states = [row.state for rows in self._health.values() for row in rows.values()]
+        if not states:
+            return ""
+        return FAIL if FAIL in states else PASS if set(states) == {PASS} else UNKNOWN
+
+    def _health_text(self) -> str:
+        """Return the result with its numbers: ``health: fail, 254 of 256 rails pass, 1 fails, 1 unknown, 5 s old``."""
+        states = [row.state for rows in self._health.values() for row in rows.values()]
+        parts = ["%s, %s of %s pass" % (self.health, "{:,}".format(states.count(PASS)), count(len(states), "rail"))]
+        if failed := states.count(FAIL):
+            parts.append("{:,} {}".format(failed, "fails" if failed == 1 else "fail"))
+        if unknown := states.count(UNKNOWN):
+            parts.append("{:,} unknown".format(unknown))
+        ages = [node.health["age"] for node in self._read if node.health and node.health["age"] is not None]
+        if ages:
+            parts.append("at most %d s old" % math.ceil(max(ages)))
+        return "health: %s" % ", ".join(parts)
 
     @property
     def versions(self) -> dict[str, list[str]]:
@@ -187,6 +254,8 @@ class FabricStatus:
         if numbers["cordoned_rails"] or numbers["cordoned_nodes"]:
             cordons = [("rail", numbers["cordoned_rails"]), ("node", numbers["cordoned_nodes"])]
             parts.append("cordoned: %s" % ", ".join(count(number, noun) for noun, number in cordons if number))
+        if self._health:
+            parts.append(self._health_text())
         return "; ".join([*parts, self._verdict])
 
     def differences(self) -> list[str]:
@@ -200,7 +269,11 @@ class FabricStatus:
             (node.name, rail, state)
             for node in self._read
             for rail, state in (node.ports or {}).items()
-            if state not in (UP, IN_POD)
+            # the health service names the same fact with its code and remedy
+            if state not in (UP, IN_POD) and self._health_state(node.name, rail) != FAIL
+        )
+        health = (
+            (name, rail, row.reason) for name, rows in self._health.items() for rail, row in rows.items() if row.reason
         )
         rails = [(name, row) for name, agent in self._agents.items() for row in agent["rails"]]
         degraded = (
@@ -211,8 +284,12 @@ class FabricStatus:
         cordons = ((name, row["rail"], row["reason"] or "cordoned") for name, row in rails if row["cordoned"])
         cluster = ["%s cordoned in the cluster" % _on(self._cordoned)] if self._cordoned else []
         problems = ((node.name, "", text) for node in self._read for text in _agent_problems(node, self._version))
-        found = [line for rows in (silent, bad, degraded, cordons) for line in _lines(rows)]
+        found = [line for rows in (silent, bad, health, degraded, cordons) for line in _lines(rows)]
         return [*found, *cluster, *_lines(problems), *self._notes]
+
+    def _health_state(self, node: str, rail: str) -> str:
+        row = self._health.get(node, {}).get(rail)
+        return row.state if row else ""
 
     def lines(self, width: int) -> list[str]:
         """Return the screen. ``width``: characters of a line."""
@@ -235,6 +312,7 @@ class FabricStatus:
             "counts": self.counts,
             "differences": self.differences(),
             "agents": self.versions,
+            **({"health": self.health} if self._health else {}),
             "cordoned_nodes": None if self._cordoned is None else list(self._cordoned),
             "nodes": {
                 node.name: {
@@ -244,10 +322,16 @@ class FabricStatus:
                     if node.ports is None
                     else {rail: state or "up" for rail, state in node.ports.items()},
                     "agent": node.agent,
+                    **({"health": self._node_health(node)} if node.name in self._health else {}),
                 }
                 for node in self._nodes
             },
         }
+
+    def _node_health(self, node: NodeStatus) -> dict[str, t.Any]:
+        """Return the health of a node in ``status.json``. ``age``: of its state in seconds; None without one."""
+        age = node.health["age"] if node.health else None
+        return {"age": age, "rails": {rail: row._asdict() for rail, row in self._health[node.name].items()}}
 
 
 def _agent_problems(node: NodeStatus, version: str) -> list[str]:

@@ -13,7 +13,20 @@ import re
 
 _INSTALLED = os.path.join("ansible_collections", "railyard", "fabric", "")
 _NAMES = (
-    *("cluster", "discover", "drift", "hosts", "import", "kubernetes", "plan", "render", "report", "site", "status"),
+    *(
+        "cluster",
+        "collectives",
+        "discover",
+        "drift",
+        "hosts",
+        "import",
+        "kubernetes",
+        "plan",
+        "render",
+        "report",
+        "site",
+        "status",
+    ),
     *("teardown", "validate", "verify"),
 )
 _PATH = re.compile(r"(?<![\w/.-])(?:playbooks/)?(%s)\.yml(?!\w)" % "|".join(_NAMES))

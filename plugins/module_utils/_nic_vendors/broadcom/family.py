@@ -8,6 +8,7 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
     NicFamily,
     QosDefaults,
+    congestion_counters,
     layers,
     managed,
     read_only,
@@ -35,6 +36,7 @@ BNXT_RE = NicFamily(
         "out_of_sequence": "oos_drop_count",
         "packet_seq_err": "seq_err_naks_rcvd",
     },
+    congestion_counters=congestion_counters("rx_ecn_marked_pkts", "tx_cnp_pkts", "rx_cnp_pkts"),
     layers=layers(
         driver=read_only("name and version of bnxt_en; Broadcom's packages are not installed"),
         firmware=read_only("version by ethtool; parameters are set with niccli"),

@@ -22,19 +22,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     read_spec,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service_process import Table, columns
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file, health_check
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import allocated_devices
 
 # Timeout of ``explain`` for the running agent, which answers at once.
 ANSWER_SECONDS = 2.0
-Table = t.List[t.Sequence[str]]
 
 
 def main(argv: t.Sequence[str] | None = None) -> int:
     """Run a command, and return the exit status.
 
     0: done. 1: an error, which is on standard error with its remedy, or ``status`` shows a problem. 2: a wrong command.
+    ``check`` has exit statuses of its own.
     """
     parser = argparse.ArgumentParser("railyard-agent", description="Attaches pods to the rails of this node.")
     parser.add_argument("--root", default="/", help="prefix all paths with this directory; for tests")
@@ -51,12 +53,15 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     uncordon = commands.add_parser("uncordon", help="let pods use a cordoned rail again")
     for command in (cordon, uncordon):
         command.add_argument("rail", metavar="RAIL")
+    health_check.add_command(commands)
     commands.add_parser("version", help="show the version")
     arguments = parser.parse_args(argv)
     system = System(arguments.root)
     try:
         if arguments.command == "run":
             return run(system)
+        if arguments.command == "check":
+            return health_check.run(system, arguments)
         if arguments.command == "version":
             sys.stdout.write(VERSION + "\n")
         elif arguments.command == "slots":
@@ -68,10 +73,10 @@ def main(argv: t.Sequence[str] | None = None) -> int:
             return int(bool(document["problems"]) or not all(row["healthy"] for row in document["rails"]))
         elif arguments.command == "cordon":
             rail_health.check_rail(read_spec(system), arguments.rail)
-            rail_health.cordons(system).put(rail_health.Cordon(arguments.rail, arguments.reason))
+            cordon_file.cordons(system).put(cordon_file.Cordon(arguments.rail, arguments.reason))
             sys.stdout.write("rail %s: cordoned\n" % arguments.rail)
         elif arguments.command == "uncordon":
-            cordons = rail_health.cordons(system)
+            cordons = cordon_file.cordons(system)
             # a rail that the plan does not have any more can be uncordoned too
             if arguments.rail not in cordons.all():
                 rail_health.check_rail(read_spec(system), arguments.rail)
@@ -83,12 +88,6 @@ def main(argv: t.Sequence[str] | None = None) -> int:
         sys.stderr.write("railyard-agent: %s\n" % error)
         return 1
     return 0
-
-
-def columns(rows: Table) -> str:
-    """Return rows of equal length as lines. Each column is as wide as its widest value."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
-    return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)
 
 
 def status(document: t.Mapping[str, t.Any]) -> str:

@@ -9,8 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
-import sys
 import threading
 import time
 import typing as t
@@ -23,12 +21,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import
     cdi_files,
     rail_health,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_problems import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import FILE, AgentSpec, read_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.kubelet_servers import KubeletServers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.boot_lock import Lock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service_process import Problems, log, notify
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_server
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.device_plugin import DIRECTORY
@@ -56,21 +54,6 @@ TICK, IDLE_TICK = 2.0, 10.0
 # Seconds between checks of links and CDI files without an event, and between sweeps of devices whose pods have ended.
 LOOK_SECONDS = 30.0
 Document = t.Dict[str, t.Any]
-
-
-def notify(text: str) -> None:
-    """Send a state to systemd, if it started this program; see sd_notify(3)."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
-        sock.connect("\0" + address[1:] if address.startswith("@") else address)
-        sock.send(text.encode())
-
-
-def log(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
 
 
 def _members(health: rail_health.Health) -> Document:

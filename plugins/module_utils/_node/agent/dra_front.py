@@ -51,6 +51,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.slice_pu
     PublishThread,
     SlicePublisher,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import device_faults
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_messages as messages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.dra_server import DraServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
@@ -285,8 +286,15 @@ def _device_status(
 
 def slice_devices(system: System, spec: AgentSpec, states: t.Mapping[str, DeviceState]) -> list[SliceDevice]:
     """Return the devices of a node file with their attributes. ``states``: by device; others are omitted."""
+    faults = device_faults.look(system)
+
+    def found(device: Device) -> tuple[device_faults.Fault, ...]:
+        of_rails = [faults[rail] for rail in device.slots if rail in faults]
+        keys = dict.fromkeys(key for key, _value in of_rails)
+        return tuple((key, device_faults.joined(value for each, value in of_rails if each == key)) for key in keys)
+
     return [
-        SliceDevice(device.id, resource, _attributes(system, spec, device), _taint(states[device.id]))
+        SliceDevice(device.id, resource, _attributes(system, spec, device), _taint(states[device.id]), found(device))
         for resource, devices in spec.resources().items()
         for device in devices
         if device.id in states

@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_problems import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import Attaches
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import DRA, AgentSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError, Pod
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import DraFront
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service_process import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import ApiServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState

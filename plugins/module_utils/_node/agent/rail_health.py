@@ -10,7 +10,6 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files, stacked_ports
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_problems import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
     Device,
@@ -19,45 +18,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import port_name, vf_pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.record_file import RecordFile
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service_process import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.cordon_file import Cordon, cordons
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node
 
-# In the directory of the node file, whose changes the agent notices at once.
-CORDONS = "/etc/railyard/cordons.json"
 ADMINISTRATOR = "by an administrator"
 UNREAD = "its link was not read yet"
 # Type of soft RDMA devices -> kernel module.
 SOFT_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
-
-
-class Cordon(t.NamedTuple):
-    """A rail that gets no new pods. ``by``: the module that may remove the cordon; empty for an administrator's."""
-
-    rail: str
-    reason: str
-    by: str = ""
-
-
-def cordons(system: System) -> RecordFile[Cordon]:
-    """Return the cordons by rail. They stay across reboots. Raises :class:`.RailyardError` if the file is damaged."""
-    return RecordFile(
-        system,
-        CORDONS,
-        "cordons",
-        lambda row: Cordon(**row),
-        lambda cordon: dict(cordon._asdict()),
-        lambda cordon: cordon.rail,
-        ("the cordoned rails are unknown", "remove the file, and cordon the rails again"),
-    )
-
-
-def observed_cordons(system: System) -> dict[str, dict[str, str]]:
-    """Return rail -> its ``reason`` and ``by``. Raises :class:`.RailyardError` if the file is damaged."""
-    return {rail: {"reason": row.reason, "by": row.by} for rail, row in cordons(system).all().items()}
 
 
 def check_rail(spec: AgentSpec, rail: str) -> None:

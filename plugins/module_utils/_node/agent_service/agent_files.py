@@ -15,15 +15,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import
     agent_service,
     agent_spec,
     hook,
-    rail_health,
     slot_state,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import prepared_claims
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file
 
 SPEC, SLOTS, CLAIMS = agent_spec.FILE, slot_state.FILE, prepared_claims.FILE
-CORDONS, LOCK = rail_health.CORDONS, agent_service.LOCK
+CORDONS, LOCK = cordon_file.CORDONS, agent_service.LOCK
 PROGRAM = "/usr/local/lib/railyard/agent.pyz"
 HOOK = "/usr/local/lib/railyard/agent-hook"
 COMMAND = "/usr/local/bin/railyard-agent"

@@ -11,9 +11,10 @@ from functools import partial
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, rail_health
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.rail_health import Cordon
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.cordon_file import Cordon
 
 BY = "rail_cordon"
 DEFAULT_REASON = "by rail_cordon"
@@ -30,22 +31,22 @@ class RailCordons(Subsystem):
         self._desired = {str(rail): str(reason or DEFAULT_REASON) for rail, reason in options["rails"].items()}
 
     def observe(self) -> State:
-        return {"rails": rail_health.observed_cordons(self._system)}
+        return {"rails": cordon_file.observed_cordons(self._system)}
 
     def changes(self, state: State) -> list[Change]:
         if self._desired:
             self._check()
         observed = state["rails"]
-        cordons = rail_health.cordons(self._system)
+        cordons = cordon_file.cordons(self._system)
         changes = []
         for rail, reason in self._desired.items():
             before = observed.get(rail)
             if before is None or (before["by"] == BY and before["reason"] != reason):
-                put = partial(cordons.update, rail, partial(_put, Cordon(rail, reason, BY)))
+                put = partial(cordon_file.put_own, cordons, Cordon(rail, reason, BY))
                 changes.append(Change("rail " + rail, "cordon", before and before["reason"], reason, put))
         for rail, before in observed.items():
             if before["by"] == BY and rail not in self._desired:
-                remove = partial(cordons.update, rail, _remove)
+                remove = partial(cordon_file.remove_own, cordons, rail, BY)
                 changes.append(Change("rail " + rail, "cordon", before["reason"], None, remove))
         return changes
 
@@ -58,12 +59,3 @@ class RailCordons(Subsystem):
             except RailyardError as error:
                 errors.append(error)
         raise_all(errors)
-
-
-def _put(cordon: Cordon, observed: Cordon | None) -> Cordon:
-    """Return an administrator's cordon, which may be newer than the observed state, or the module's."""
-    return observed if observed and observed.by != BY else cordon
-
-
-def _remove(observed: Cordon | None) -> Cordon | None:
-    return observed if observed and observed.by != BY else None

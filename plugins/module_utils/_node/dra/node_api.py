@@ -68,11 +68,21 @@ class ApiServer:
     """Sends requests to the API server that a kubeconfig file names.
 
     :param kubeconfig: the path of the file; None: the first of :data:`KUBECONFIGS` that exists.
+    :param setting: the key of the fabric file that names another kubeconfig, for remedies.
+    :param program: the name of the program that asks.
     """
 
-    def __init__(self, system: System, kubeconfig: str | None = None) -> None:
+    def __init__(
+        self,
+        system: System,
+        kubeconfig: str | None = None,
+        setting: str = "slots.kubeconfig",
+        program: str = "railyard-agent",
+    ) -> None:
         self._system = system
         self._kubeconfig = kubeconfig
+        self._setting = setting
+        self._program = program
 
     def request(
         self, method: str, path: str, body: Document | None = None, kind: str = JSON, seconds: float = SECONDS
@@ -86,7 +96,7 @@ class ApiServer:
         """
         file, values = self._credentials()
         url = urllib.parse.urlsplit(values["server"])
-        headers = {"Accept": JSON, "Content-Type": kind, "User-Agent": "railyard-agent"}
+        headers = {"Accept": JSON, "Content-Type": kind, "User-Agent": self._program}
         token = self._token(file, values)
         if token:
             headers["Authorization"] = "Bearer " + token
@@ -118,7 +128,7 @@ class ApiServer:
     def _credentials(self) -> tuple[str, dict[str, str]]:
         candidates = [self._kubeconfig] if self._kubeconfig else list(KUBECONFIGS)
         file = next((each for each in candidates if self._system.exists(each)), None)
-        remedy = "set slots.kubeconfig of the fabric file to a kubeconfig with a certificate or a token"
+        remedy = "set %s of the fabric file to a kubeconfig with a certificate or a token" % self._setting
         if file is None:
             raise RailyardError("there is no kubeconfig", " or ".join(candidates), remedy)
         values: dict[str, str] = {}
@@ -126,7 +136,7 @@ class ApiServer:
             if values.setdefault(key, value) != value:
                 raise RailyardError("%s occurs several times, with different values" % key, file, remedy)
         if "exec" in values:
-            raise RailyardError("has a credential plugin (exec), which the agent does not run", file, remedy)
+            raise RailyardError("has a credential plugin (exec), which %s does not run" % self._program, file, remedy)
         try:
             url = urllib.parse.urlsplit(values.get("server", ""))
             is_https = url.scheme == "https" and bool(url.hostname) and url.port != 0
@@ -172,7 +182,9 @@ class ApiServer:
             elif certificate:
                 context.load_cert_chain(certificate, key)
         except (OSError, ValueError) as error:
-            remedy = "check the certificates that it names, or set slots.kubeconfig of the fabric file to another file"
+            remedy = (
+                "check the certificates that it names, or set %s of the fabric file to another file" % self._setting
+            )
             raise RailyardError("its certificates cannot be used: %s" % error, file, remedy) from None
         return context
 

@@ -18,17 +18,23 @@ STRING_MAX = 64
 # The keys of taints, after the driver's name: of a device with a rail that is down, with a cordoned rail, and of a
 # device that a pod holds without a claim.
 DOWN, CORDONED, HELD = "/rail-down", "/rail-cordoned", "/slot-held"
+# Of the health service: of a device with a rail that fails, and with a rail that has lost planes.
+RAIL_FAULT, PLANE_FAULT = "/rail-fault", "/plane-fault"
 Row = t.Dict[str, t.Any]
 Attribute = t.Union[bool, int, str]
 
 
 class SliceDevice(t.NamedTuple):
-    """A device as the scheduler sees it. ``taint``: ``DOWN``, ``CORDONED`` or ``HELD``; empty if it can serve a pod."""
+    """A device as the scheduler sees it. ``taint``: ``DOWN``, ``CORDONED`` or ``HELD``; empty if it can serve a pod.
+
+    ``faults``: further taints, of the health service: the key after the driver's name, and the value.
+    """
 
     name: str
     resource: str
     attributes: dict[str, Attribute]
     taint: str = ""
+    faults: tuple[tuple[str, str], ...] = ()
 
 
 class Writes(t.NamedTuple):
@@ -46,13 +52,16 @@ class Writes(t.NamedTuple):
 def specs(driver: str, node: str, devices: t.Sequence[SliceDevice], tainted: bool = True) -> dict[str, Row]:
     """Return the desired slices: name -> spec, without the pool's generation.
 
-    :param tainted: whether the API server keeps taints. If not, devices with a taint are omitted.
+    :param tainted: whether the API server keeps taints. If not, devices with a taint are omitted, except those that
+        have only lost planes.
     """
     by_resource: dict[str, list[SliceDevice]] = {}
     for device in devices:
         by_resource.setdefault(device.resource, [])
-        if tainted or not device.taint:
+        if tainted:
             by_resource[device.resource].append(device)
+        elif not device.taint and RAIL_FAULT not in dict(device.faults):
+            by_resource[device.resource].append(device._replace(faults=()))
     slices: dict[str, Row] = {}
     for resource, members in by_resource.items():
         for start in range(0, max(len(members), 1), DEVICES_MAX):
@@ -73,8 +82,10 @@ def _device(driver: str, device: SliceDevice) -> Row:
         "name": device.name,
         "attributes": {key: _typed(value) for key, value in sorted(device.attributes.items()) if _fits(value)},
     }
-    if device.taint:
-        row["taints"] = [{"key": driver + device.taint, "effect": "NoSchedule"}]
+    taints: list[Row] = [{"key": driver + device.taint, "effect": "NoSchedule"}] if device.taint else []
+    taints += [{"key": driver + key, "value": value, "effect": "NoSchedule"} for key, value in device.faults]
+    if taints:
+        row["taints"] = taints
     return row
 
 

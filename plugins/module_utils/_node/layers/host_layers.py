@@ -140,6 +140,8 @@ def _layer(name: str) -> Layer:
         from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import LAYER
     elif name == "gpudirect":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import LAYER
+    elif name == "health_service":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.health_service.installed_health import LAYER
     elif name == "imex_daemon":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.imex_daemon import LAYER
     elif name == "kernel_arguments":

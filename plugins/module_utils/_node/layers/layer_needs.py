@@ -50,6 +50,7 @@ NEEDS: t.Mapping[str, t.Mapping[str, Need]] = {
     "rdma_link": {"nic_driver": _DRIVER, "rail_ports": _NETDEVS},
     "cni_networks": {"rail_ports": _NETDEVS},
     "rail_agent": {"sriov_vfs": _VFS, "rail_ports": _NETDEVS, "rdma_link": _DEVICES},
+    "health_service": {"rail_ports": _NETDEVS, "rdma_link": _DEVICES},
     "rail_limits": {"rail_ports": _NETDEVS},
     "gpudirect": {"nic_driver": _DRIVER},
     "roce_qos": {

@@ -33,6 +33,7 @@ NLA_TYPE_MASK = 0x3FFF
 SOL_NETLINK = 270
 NETLINK_CAP_ACK = 10
 NETLINK_EXT_ACK = 11
+NETLINK_GET_STRICT_CHK = 12
 
 HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port id
 ATTRIBUTE = struct.Struct("=HH")  # length, type
@@ -198,6 +199,11 @@ class NetlinkSocket:
 
     def close(self) -> None:
         self._sock.close()
+
+    def check_strictly(self) -> None:
+        """Let the kernel apply the header of later requests of tables, such as an index, if it can."""
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1)
 
     def request(self, kind: int, payload: bytes = b"", flags: int = 0) -> list[bytes]:
         """Send a request and wait for the acknowledgement. Return the payloads of the answers, often none.

@@ -232,11 +232,13 @@ class Rtnetlink:
             raise
         return decode_link(answer)
 
-    def addresses(self, most: int | None = None) -> list[Address]:
-        """Return all IPv4 and IPv6 addresses. Raises :class:`NetlinkError`."""
-        request = ADDRESS_HEADER.pack(0, 0, 0, 0, 0)
+    def addresses(self, most: int | None = None, index: int = 0) -> list[Address]:
+        """Return all IPv4 and IPv6 addresses, or those of the interface ``index``. Raises :class:`NetlinkError`."""
+        request = ADDRESS_HEADER.pack(0, 0, 0, 0, index)
+        if index:
+            self._sock.check_strictly()
         found = (decode_address(payload) for payload in self._dump(RTM_GETADDR, request, most))
-        return [address for address in found if address]
+        return [address for address in found if address and index in (0, address.ifindex)]
 
     def routes(self, version: int, most: int | None = None) -> list[Route]:
         """Return the unicast routes of IP ``version`` except the local table. Raises :class:`NetlinkError`."""

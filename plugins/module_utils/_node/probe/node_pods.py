@@ -15,10 +15,10 @@ import stat
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import ClaimState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_info import Info
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import (
     ip_state,
@@ -55,7 +55,7 @@ def look(options: t.Mapping[str, t.Any], system: System) -> Row:
         "rdma_mode": mode,
         "pods": rows,
         "held": {**_prepared(system), **{holder.device: holder.pod for holder in holders}},
-        "cordons": rail_health.observed_cordons(system),
+        "cordons": cordon_file.observed_cordons(system),
         "files": {path: settings(system.read_file(path)) for path in options["files"]},
     }
 

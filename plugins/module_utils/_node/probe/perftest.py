@@ -164,4 +164,12 @@ def gpu_memory(system: System, program: str, port: Options) -> list[str]:
 
 
 def sizes(options: Options) -> list[str]:
-    return ["-s", str(options["size"]), "-n", str(options["iterations"])]
+    """Return the arguments for the size of a write, and for the number of writes or, with ``seconds``, their time."""
+    length = ["-D", str(options["seconds"])] if options.get("seconds") else ["-n", str(options["iterations"])]
+    return ["-s", str(options["size"]), *length]
+
+
+def traffic_class(system: System, program: str, target: Options) -> list[str]:
+    """Return the arguments that give packets the planned traffic class (``tclass``): DSCP and ECN bits."""
+    known = target.get("tclass") is not None and "--tclass" in probe_rendezvous.help_text(system, program)
+    return ["--tclass=%d" % target["tclass"]] if known else []

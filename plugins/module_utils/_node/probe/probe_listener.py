@@ -35,18 +35,19 @@ ENDED = 1 << 30
 class Progress:
     """The position of a prober in its schedule, which its threads share. ``changed``: notified of each change.
 
-    :param partners: turn -> the partner, in the order of the schedule.
+    :param partners: turn -> the partners, in the order of the schedule. Only a many-to-one turn has several.
     :param test_seconds: the longest time that a test takes. After it, this prober sends no keepalives.
+    :param stride: by how much the numbers of a repetition of the schedule are greater; 0: it is not repeated.
     """
 
-    def __init__(self, partners: t.Mapping[int, str], test_seconds: float) -> None:
+    def __init__(self, partners: t.Mapping[int, t.Collection[str]], test_seconds: float, stride: int = 0) -> None:
         self.changed = threading.Condition()
         self.turn = -1
         self.all_started: float | None = None
         self._partners = partners
-        self._test_seconds = test_seconds
+        self._test_seconds, self._stride = test_seconds, stride
         self._test_began: float | None = None
-        self._arrived: dict[int, Channel] = {}
+        self._arrived: dict[tuple[int, str], Channel] = {}
 
     def enter(self, turn: int) -> None:
         """Begin a turn, with its wait for the partner."""
@@ -63,17 +64,18 @@ class Progress:
             self.all_started = self.all_started or time.monotonic()
             self.changed.notify_all()
 
-    def taken(self, turn: int, seconds: float) -> Channel | None:
-        """Return the connection of the partner of this turn; None if it does not connect within ``seconds``."""
+    def taken(self, turn: int, partner: str, seconds: float) -> Channel | None:
+        """Return the connection of a partner of this turn; None if it does not connect within ``seconds``."""
         with self.changed:
-            self.changed.wait_for(lambda: turn in self._arrived, seconds)
-            return self._arrived.pop(turn, None)
+            self.changed.wait_for(lambda: (turn, partner) in self._arrived, seconds)
+            return self._arrived.pop((turn, partner), None)
 
     def park(self, hello: Hello, channel: Channel) -> None:
         """Keep an authenticated connection until its turn. Raises :class:`PartnerLost` if it ends."""
         if hello.all_started:
             self.note_all_started()
-        if self._partners.get(hello.turn) != hello.name:
+        planned = hello.turn % self._stride if self._stride else hello.turn
+        if hello.name not in self._partners.get(planned, ()):
             raise PartnerLost("is not the partner of turn %d" % hello.turn)
 
         def is_due() -> bool:
@@ -82,13 +84,13 @@ class Progress:
         while True:
             with self.changed:
                 if is_due() and self.turn == hello.turn:
-                    self._arrived[hello.turn] = channel
+                    self._arrived[hello.turn, hello.name] = channel
                     self.changed.notify_all()
                     return
                 past, started = is_due(), self.all_started is not None
                 began = self._test_began
             if past:
-                channel.send({"past": True})
+                channel.send({"past": True, "ended": self.turn == ENDED})
                 raise PartnerLost("connected too late")
             if began is not None and time.monotonic() > began + self._test_seconds:
                 raise PartnerLost("waits for a test that does not end")

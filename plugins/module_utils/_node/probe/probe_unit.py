@@ -22,7 +22,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics import port_counters
-from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, prober
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, prober_process
 
 UNIT = "railyard-probe-%s.scope"
 _START_UNIT = (
@@ -88,7 +88,7 @@ def _launch(system: System, place: str, run: str, deadline: float) -> None:
         probe_runs.note_process(system, place, run)
         child = os.fork()
         if not child:
-            prober.main(place)
+            prober_process.main(place)
         _wait(child, deadline + _SLACK)
         probe_runs.remove(system, place)
         # processes of the prober that still run, and this one

@@ -33,8 +33,9 @@ def transfer(target: Options, options: Options, system: System) -> Result:
     """Run an RDMA transfer to a waiting server.
 
     :return: ``gbits`` per second, ``gpu`` (whether the data was in GPU memory on this node), ``gid_index``,
-        ``latency_us`` (typical value of half the round trip; None without a latency server), and ``error`` with
-        ``remedy`` (both empty after a success). ``size`` and ``iterations`` are the options.
+        ``latency_us`` (typical value of half the round trip; None without a latency server), with it the tail
+        (:func:`latency_tail`), and ``error`` with ``remedy`` (both empty after a success). ``size`` and
+        ``iterations`` are the options.
     """
     result: Result = {"gbits": None, "latency_us": None, "gid_index": None, "gpu": False, "error": "", "remedy": ""}
     result.update({key: int(options[key]) for key in ("size", "iterations")})
@@ -54,6 +55,7 @@ def transfer(target: Options, options: Options, system: System) -> Result:
         report = os.path.join(scratch, "report.json")
         structured = "out_json" in probe_rendezvous.help_text(system, program)
         argv = [program, *arguments, *memory, *perftest.sizes(options), "-p", str(target["port"]), "-F"]
+        argv += perftest.traffic_class(system, program, target)
         argv += ["--report_gbits", *(["--out_json", "--out_json_file=%s" % report] if structured else []), address]
         done = system.run(argv, timeout=float(options["lifetime"]))
         if done.rc == 0:
@@ -73,7 +75,7 @@ def _latency(target: Options, arguments: t.Sequence[str], options: Options, syst
     done = system.run(argv, timeout=float(options["lifetime"]))
     typical = latency(done.out) if done.rc == 0 else None
     if typical is not None:
-        return {"latency_us": typical}
+        return {"latency_us": typical, **latency_tail(done.out)}
     return _failure([perftest.LATENCY, *arguments], done)
 
 
@@ -84,15 +86,30 @@ def _failure(argv: t.Sequence[str], done: CommandResult) -> Result:
 
 
 def latency(report: str) -> float | None:
-    """Return the typical latency in microseconds in perftest's table, or None.
+    """Return the typical latency in microseconds in perftest's table, or None."""
+    field = _latencies(report)
+    return float(field[4]) if field else None
 
-    A row of the table is ``bytes iterations least most typical average ...``.
+
+def latency_tail(report: str) -> dict[str, float]:
+    """Return ``p99_us`` and ``max_us`` in perftest's table, in microseconds; empty if a column is missing.
+
+    Columns of large values have no space between them.
+    """
+    field = _latencies(report)
+    return {"p99_us": float(field[7]), "max_us": float(field[3])} if len(field) == 9 else {}
+
+
+def _latencies(report: str) -> list[str]:
+    """Return the row of perftest's table of latencies; empty without one.
+
+    The row is ``bytes iterations least most typical average deviation 99%-percentile 99.9%-percentile``.
     """
     for line in report.splitlines():
         field = line.split()
-        if len(field) >= 6 and all(re.match(r"^[0-9.]+$", value) for value in field[:6]):
-            return float(field[4])
-    return None
+        if len(field) >= 6 and all(re.match(r"^[0-9.]+$", value) for value in field):
+            return field
+    return []
 
 
 def bandwidth(report: str | None) -> float | None:

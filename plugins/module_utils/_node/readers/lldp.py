@@ -27,7 +27,7 @@ PACKET_MR_MULTICAST = 0
 HEADER = 14
 # systemd-networkd stores received frames, each preceded by its size (eight bytes, little-endian).
 NETWORKD = "/run/systemd/netif/lldp/%d"
-CHASSIS, PORT, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 4, 5
+CHASSIS, PORT, TIME_TO_LIVE, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 3, 4, 5
 MAC_SUBTYPES = {CHASSIS: 4, PORT: 3}
 ADDRESS_SUBTYPES = {CHASSIS: 5, PORT: 4}
 
@@ -36,23 +36,35 @@ Row = t.Dict[str, t.Any]
 
 def parse(frame: bytes) -> Row | None:
     """Return ``chassis``, ``port``, ``port_description`` and ``system`` of a frame; None if it is not valid LLDP."""
+    found: Row = {"chassis": None, "port": None, "port_description": None, "system": None}
+    keys = {CHASSIS: "chassis", PORT: "port", PORT_DESCRIPTION: "port_description", SYSTEM_NAME: "system"}
+    for kind, value in _values(frame):
+        if kind in keys:
+            found[keys[kind]] = _identity(kind, value) if kind in MAC_SUBTYPES else _text(value)
+    return found if found["chassis"] and found["port"] else None
+
+
+def seconds(frame: bytes) -> int:
+    """Return for how many seconds a frame is valid. 0: the neighbour is about to leave the link."""
+    values = [value for kind, value in _values(frame) if kind == TIME_TO_LIVE and len(value) >= 2]
+    return int.from_bytes(values[0][:2], "big") if values else 0
+
+
+def _values(frame: bytes) -> t.Iterator[tuple[int, bytes]]:
+    """Yield type and value of each part of a frame; nothing for frames of other protocols."""
     offset = HEADER
     if frame[12:14] == b"\x81\x00":
         offset += 4
     if len(frame) < offset or frame[offset - 2 : offset] != struct.pack("!H", ETH_P_LLDP):
-        return None
-    found: Row = {"chassis": None, "port": None, "port_description": None, "system": None}
-    keys = {CHASSIS: "chassis", PORT: "port", PORT_DESCRIPTION: "port_description", SYSTEM_NAME: "system"}
+        return
     while offset + 2 <= len(frame):
         header = struct.unpack_from("!H", frame, offset)[0]
         kind, size = header >> 9, header & 0x1FF
         value = frame[offset + 2 : offset + 2 + size]
         if kind == 0 or len(value) < size:
-            break
-        if kind in keys:
-            found[keys[kind]] = _identity(kind, value) if kind in MAC_SUBTYPES else _text(value)
+            return
+        yield kind, value
         offset += 2 + size
-    return found if found["chassis"] and found["port"] else None
 
 
 def _identity(kind: int, value: bytes) -> str | None:
@@ -118,6 +130,22 @@ def _value(data: t.Mapping[str, t.Any], key: str) -> str | None:
     return values[0].get("value") or None
 
 
+def open_listener(netdev: str, index: int) -> socket.socket:
+    """Return a socket that receives the LLDP frames of an interface, and does not wait. Raises OSError."""
+    # without a protocol until it is bound, so that it does not receive frames of other interfaces
+    listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    try:
+        listener.setblocking(False)
+        listener.bind((netdev, ETH_P_LLDP))
+        for group in GROUPS:
+            request = struct.pack("iHH8s", index, PACKET_MR_MULTICAST, len(group), group)
+            listener.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 def listen(netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
     """Listen on all netdevs in parallel, until each has received a frame or ``seconds`` have passed."""
     sockets: dict[int, tuple[str, socket.socket]] = {}
@@ -126,21 +154,16 @@ def listen(netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
     poller = select.poll()
     try:
         for name, index in netdevs.items():
-            listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_LLDP))
-            sockets[listener.fileno()] = (name, listener)
-            listener.setblocking(False)
             try:
-                listener.bind((name, ETH_P_LLDP))
-                for group in GROUPS:
-                    request = struct.pack("iHH8s", index, PACKET_MR_MULTICAST, len(group), group)
-                    listener.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
+                listener = open_listener(name, index)
             except OSError:  # removed, or not Ethernet
                 unusable.add(name)
                 continue
+            sockets[listener.fileno()] = (name, listener)
             poller.register(listener.fileno(), select.POLLIN)
         for fd in ready(poller, seconds, lambda: len(found) + len(unusable) < len(netdevs)):
             name, listener = sockets[fd]
-            row = _receive(listener)
+            row = parse(receive(listener) or b"")
             if row and row not in found.get(name, []):
                 found.setdefault(name, []).append(row)
     finally:
@@ -149,13 +172,14 @@ def listen(netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
     return [dict(row, netdev=name, source="heard") for name in netdevs for row in found.get(name, [])]
 
 
-def _receive(listener: socket.socket) -> Row | None:
+def receive(listener: socket.socket) -> bytes | None:
+    """Return the next frame, empty if this node sent it; None if no frame waits."""
     try:
         frame, sender = listener.recvfrom(65535)
-    except OSError:  # the link went down
+    except OSError:  # no frame, or the link went down
         return None
     # ignore frames that a daemon of this node sends
-    return None if sender[2] == socket.PACKET_OUTGOING else parse(frame)
+    return b"" if sender[2] == socket.PACKET_OUTGOING else frame
 
 
 def look(system: System, netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:

@@ -15,6 +15,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import plan_view
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_metrics
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import (
+    Finding,
+    HealthState,
+    RailState,
+)
 
 from . import schema, webhooks
 from .documents import REGISTRY, document
@@ -484,6 +490,9 @@ def test_alerts_are_sound_expressions_on_the_rails_alone(provider: str) -> None:
 
 
 AGENT = "agent, slots: {all_rails: 2}"
+FOUND = Finding("RV422", "plane-lost", "", "", "", "", 0, 2, None, "", "")
+PROBED = {"sent": 1, "received": 1, "loss": 0.0, "rtt_us": 1, "tail_us": 1}
+SAMPLE = RailState("gpu01", "pass", True, 0.0, (FOUND,), (), PROBED)
 _FAMILIES = """
 plugin: railyard.fabric.rails
 fabric: {name: ai, attachment: macvlan, provider: %s, mtu: 4200}
@@ -539,8 +548,47 @@ def test_alerts_and_panels_count_what_other_families_name_otherwise(
 
 def test_expressions_of_mlx5_do_not_change() -> None:
     usual = expressions(AGENT)
-    assert expressions(AGENT, "mlx5", "irdma") == expressions(AGENT, "habanalabs", None) == usual
+    assert expressions(AGENT, "mlx5", "mlx5") == expressions(AGENT, "habanalabs", None) == usual
     assert not any("__name__" in text for text in usual)
+
+
+def test_irdma_counts_congestion_under_its_own_names() -> None:
+    changed = [text for text in expressions(AGENT, "irdma", None) if "__name__" in text]
+    assert len(changed) == 2 and all('"rdma_(np_cnp_sent|cnpSent)_total"' in text for text in changed)
+    assert '"rdma_(rx_vport_rdma_unicast_packets|RxUDP)_total"' in changed[0]
+
+
+def health_objects(provider: str, address: str | None, **options: t.Any) -> dict[tuple[str, str], t.Any]:
+    plan = lint((_FAMILIES % (provider, "", "")).encode()).plan
+    assert plan
+    document = plan.document()
+    document["fabric"]["health"] = {"interval": 5, "metrics": address}
+    given = {**REGISTRY, "grafana_labels": {"grafana": "1"}, **options}
+    return {(each["kind"], each["metadata"]["name"]): each for each in object_components.objects(document, given)}
+
+
+@pytest.mark.parametrize("provider", ["spiderpool", AGENT])
+def test_the_health_service_has_alerts_and_one_result_with_each_provider(provider: str) -> None:
+    made = health_objects(provider, "*:9466")
+    scrape = made["ScrapeConfig", "ai-rails-health"]["spec"]
+    assert scrape["relabelings"][1]["replacement"] == "$1:9466" and scrape["honorLabels"]
+    rules = made["PrometheusRule", "ai-rails"]["spec"]["groups"][0]["rules"]
+    alerts = [rule["alert"] for rule in rules if "alert" in rule]
+    assert alerts[-5:] == ["RailFails", "RailDegraded", "RailUnknown", "RailHealthStale", "RailHealthMissing"]
+    recorded = {rule["record"]: rule for rule in rules if "record" in rule}
+    assert list(recorded) == ["railyard:rails_pass", "railyard:rails_fail", "railyard:fabric_health"]
+    # two nodes with a rail each
+    assert "< bool 2), 2)" in recorded["railyard:fabric_health"]["expr"]
+    # each metric is one that the service exports
+    boards = [json.dumps(each) for each in made.values() if each["kind"] == "ConfigMap" and "dashboard" in str(each)]
+    used = " ".join([*boards, *(rule["expr"] for rule in rules)])
+    exported = health_metrics.text(HealthState("", "ai", "ai-1", "", 0, 0, True, (SAMPLE,), ()).as_dict())
+    names = set(re.findall(r"railyard_health_\w+", used))
+    assert names and all("# TYPE %s " % name in exported for name in names)
+    # of a loopback address, and with the textfile collector, the agent of the cluster's choice collects them
+    assert ("ScrapeConfig", "ai-rails-health") not in health_objects(provider, "127.0.0.1:9466")
+    assert ("PrometheusRule", "ai-rails") in health_objects(provider, None)
+    assert not [kind for kind, _name in health_objects(provider, "*:9466", metrics=False) if kind == "PrometheusRule"]
 
 
 def test_priorities_that_wait_are_those_of_the_plan() -> None:

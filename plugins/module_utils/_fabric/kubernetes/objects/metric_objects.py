@@ -14,6 +14,7 @@ import json
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import health_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.rail_dashboard import dashboard
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
@@ -59,9 +60,12 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
     labels.update(options.monitoring_labels)
     name = "%s-rails" % view.name
     facts = facts_of(view.provider)
+    if scrape := _scrape(view, health_rules.served_address(view), "railyard-health"):
+        yield made(SCRAPE_API, "ScrapeConfig", name + "-health", labels, scrape, namespace)
     if facts.slots:
         rules = _agent(view)
-        if scrape := _scrape(view):
+        served = next((node["agent"]["metrics"] for node in view.nodes), None)
+        if scrape := _scrape(view, served, "railyard-agent"):
             yield made(SCRAPE_API, "ScrapeConfig", name, labels, scrape, namespace)
         if options.grafana_labels:
             board = made("v1", "ConfigMap", name + "-dashboard", view.labels(COMPONENT), None, namespace)
@@ -76,6 +80,7 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
     else:
         rules = _node_exporter(view)
     _add_names(view, rules)
+    rules += health_rules.rules(view)
     if rules:
         group = {"name": "railyard.%s.rails" % view.name, "interval": "30s", "rules": rules}
         yield made(API, "PrometheusRule", name, labels, {"groups": [group]}, namespace)
@@ -95,9 +100,11 @@ def _add_names(view: View, rows: t.Iterable[Object]) -> None:
         row["expr"] = _COUNTER.sub(names, row["expr"])
 
 
-def _scrape(view: View) -> Object | None:
-    """Return the scrape of each node's agent; None if the agents serve no metrics to other hosts."""
-    served = next((node["agent"]["metrics"] for node in view.nodes), None)
+def _scrape(view: View, served: str | None, job: str) -> Object | None:
+    """Return the scrape of a program of each node; None if it serves no metrics to other hosts.
+
+    :param served: ADDRESS:PORT of the program.
+    """
     host, _colon, port = (served or "").rpartition(":")
     if host != "*":
         return None
@@ -106,7 +113,7 @@ def _scrape(view: View) -> Object | None:
     return {
         "kubernetesSDConfigs": [{"role": "Node"}],
         "scrapeInterval": "30s",
-        # the agent's metrics have their own label "fabric"
+        # the metrics have their own label "fabric"
         "honorLabels": True,
         "relabelings": [
             {"action": "Keep", "sourceLabels": ["__meta_kubernetes_node_label_" + label], "regex": view.name},
@@ -119,7 +126,7 @@ def _scrape(view: View) -> Object | None:
             },
             {"sourceLabels": ["__meta_kubernetes_node_name"], "targetLabel": "node"},
             {"replacement": view.name, "targetLabel": "fabric"},
-            {"replacement": "railyard-agent", "targetLabel": "job"},
+            {"replacement": job, "targetLabel": "job"},
         ],
     }
 

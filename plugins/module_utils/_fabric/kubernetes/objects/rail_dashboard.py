@@ -28,8 +28,9 @@ _NUMBERS = (
     ),
     ("Addresses that other hosts have", "sum(railyard_agent_address_conflicts{%(f)s}) or vector(0)"),
 )
-# Panels of values that only some plans have: attachments with an RDMA device per pod, and rails on Ethernet.
-_OF_PODS, _OF_ETHERNET = "pods", "ethernet"
+# Panels of values that only some plans have: attachments with an RDMA device per pod, rails on Ethernet, and the health
+# service.
+_OF_PODS, _OF_ETHERNET, _OF_HEALTH = "pods", "ethernet", "health"
 
 # Panels over time: title, Grafana's name of the unit, expression, legend, which plans have the values (empty: all).
 _PANELS = (
@@ -39,6 +40,27 @@ _PANELS = (
         "sum(1 - railyard_agent_rail_healthy{%(f)s}) by (node, rail) > 0",
         "{{node}} {{rail}}",
         "",
+    ),
+    (
+        "Rails and planes that fail (2) or are unknown (1)",
+        "none",
+        "max(railyard_health_rail_state{%(f)s}) by (node, rail, plane) > 0",
+        "{{node}} {{rail}} {{plane}}",
+        _OF_HEALTH,
+    ),
+    (
+        "Findings of the health service",
+        "none",
+        "sum(railyard_health_rail_finding{%(f)s}) by (code, name)",
+        "{{code}} {{name}}",
+        _OF_HEALTH,
+    ),
+    (
+        "Round trips of probes, 99th percentile",
+        "s",
+        "max(railyard_health_probe_tail_seconds{%(f)s}) by (node, rail)",
+        "{{node}} {{rail}}",
+        _OF_HEALTH,
     ),
     (
         "Slots held by pods",
@@ -129,6 +151,7 @@ def dashboard(view: View) -> dict[str, t.Any]:
     panels += [_number(at, title, text % values) for at, (title, text) in enumerate(_NUMBERS)]
     found = {_OF_PODS for network in view.networks if network.attachment in OF_FUNCTION}
     found |= {_OF_ETHERNET for rail in view.rails.values() if link_layer_of(view.fabric, rail) == ETHERNET}
+    found |= {_OF_HEALTH} if view.fabric.get("health") else set()
     shown = [row for row in _PANELS if not row[-1] or row[-1] in found]
     panels += [_series(at, *row[:-1], labels) for at, row in enumerate(shown)]
     return {

@@ -39,6 +39,12 @@ NODE_CODES = (
         after=("kubernetes",),
     ),
     Code(
+        *("RV007", "health-service-mismatch", "node", "the health service does not run as planned"),
+        cause="it was stopped or disabled by hand, or it ended with an error",
+        remedy="run 'journalctl -u railyard-health' on the node, and start it",
+        after=(),
+    ),
+    Code(
         *("RV101", "firmware-parameter-mismatch", "firmware", "a firmware parameter is not as planned"),
         cause="it was changed by hand, the card was replaced, or its firmware was reset to defaults",
         remedy="set it, and reboot where the run requires it",

@@ -50,6 +50,8 @@ class NodeReport(t.NamedTuple):
     :param inside: the result of ``rail_pods``; None if it did not run or (``inside_why``) failed.
     :param pod_probed, pod_refused: as ``probed`` and ``refused``, of its test pod.
     :param others: runs that probed on the node at the same time, each with ``run`` (its name) and ``since``.
+    :param soak: what ``rail_probe`` reports about a soak; None without one.
+    :param groups: the results of ``rail_probe`` of many-to-one rounds.
     :param state: what happened to a node without a result, if ``code`` does not say it.
     """
 
@@ -67,11 +69,17 @@ class NodeReport(t.NamedTuple):
     pod_probed: t.Sequence[Row] = ()
     pod_refused: str = ""
     others: t.Sequence[t.Mapping[str, str]] = ()
+    groups: t.Sequence[Row] = ()
+    soak: Row | None = None
     state: str = ""
 
     def unread(self, several: bool = False) -> str:
         """Return why the node, or several nodes, have no result, as the end of a sentence about them."""
         return self.state or _UNREAD[self.code][several]
+
+    def group_increase(self, rail: str, counter: str) -> int:
+        """Return by how much a counter of the node has increased in many-to-one rounds, which are judged separately."""
+        return sum(row["counters"].get(counter, 0) for row in self.groups if row["rail"] == rail)
 
     @property
     def live(self) -> Live:
@@ -173,6 +181,8 @@ class Run:
         self.lost_planes: dict[tuple[str, str], set[int]] = {}
         # in the order in which they are found
         self.unknowns: dict[Unknown, None] = {}
+        # key -> what a layer adds to the verdict's document
+        self.shown: dict[str, t.Any] = {}
         # node and rail -> why traffic has not proven it, unless a failure explains it
         self.untested: dict[tuple[str, str], str] = {}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}

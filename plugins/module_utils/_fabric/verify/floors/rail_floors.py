@@ -89,6 +89,9 @@ class Floor(t.NamedTuple):
     text: str
     possible: float
 
+    def __str__(self) -> str:
+        return "%.0f Gb/s or more (limited by %s)" % (self.gbits, self.text)
+
 
 def packet_data(mtu: int) -> int:
     """Return the bytes of data in an RDMA packet on a netdev with this MTU, as the kernel chooses them."""

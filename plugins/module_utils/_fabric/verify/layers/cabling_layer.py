@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import leaf_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
     functions,
@@ -113,7 +114,7 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
             cause = "its cable is plugged into the leaf of %s" % belongs if belongs else None
             about = {"expected": _planned(port), "found": _observed(row), "cause": cause}
             run.fail("RV701", node, rail, "leaf", others=[belongs] if belongs else [], **about)
-        elif port["leaf"]["port"] and not _same(port["leaf"]["port"], row["port"], row["port_description"]):
+        elif port["leaf"]["port"] and not leaf_names.same(port["leaf"]["port"], row["port"], row["port_description"]):
             found = "%s %s" % (port["leaf"]["name"], row["port"])
             run.fail("RV704", node, rail, "leaf port", expected=_planned(port), found=found)
 
@@ -206,14 +207,7 @@ def is_named(run: Run, node: str, port: Row) -> bool:
 
 
 def _is_leaf(row: Row, name: str) -> bool:
-    return _same(name, row["system"], row["chassis"])
-
-
-def _same(spec: str, *names: str | None) -> bool:
-    """Return whether one of the names is the planned one. A switch may add its domain, and a port name a blank."""
-    plain = spec.lower().replace(" ", "")
-    forms = [(each or "").lower().replace(" ", "") for each in names]
-    return any(each and plain in (each, each.partition(".")[0]) for each in forms)
+    return leaf_names.same(name, row["system"], row["chassis"])
 
 
 def _against_neighbours(
@@ -290,7 +284,9 @@ def _planned_members(run: Run, place: Place, port: Row, members: Members) -> Non
         planned = dict(port, leaf=leaf_of(port, function))
         if not _on(row, planned):
             wrong.append((str(netdev), planned))
-        elif planned["leaf"]["port"] and not _same(planned["leaf"]["port"], row["port"], row["port_description"]):
+        elif planned["leaf"]["port"] and not leaf_names.same(
+            planned["leaf"]["port"], row["port"], row["port_description"]
+        ):
             found = "%s %s" % (planned["leaf"]["name"], row["port"])
             run.fail("RV704", node, rail, "leaf port of %s" % netdev, expected=_planned(planned), found=found)
     if wrong:
@@ -315,7 +311,7 @@ def _planes(run: Run, ports: t.Mapping[Place, Row], planes: t.Mapping[Place, pla
             continue
         for plane in plane_cabling.planned(run, (node, rail), heard, _is_leaf, port):
             leaf, row = leaves[plane]["leaf"], heard[plane]
-            if leaf["port"] and not _same(leaf["port"], row["port"], row["port_description"]):
+            if leaf["port"] and not leaf_names.same(leaf["port"], row["port"], row["port_description"]):
                 found = "%s %s" % (leaf["name"], row["port"])
                 what, expected = "leaf port of plane %d" % plane, _planned(leaves[plane])
                 run.fail("RV704", node, rail, what, expected=expected, found=found)

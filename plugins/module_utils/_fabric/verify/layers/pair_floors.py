@@ -40,6 +40,14 @@ def floor_of(run: Run, probe: Probe, share: float | None = None) -> Floor | None
     return rail_floor(ends, _transfer(run, probe), share)
 
 
+def expected_gbits(run: Run, node: str, rail: str) -> float | None:
+    """Return the bandwidth of a port's link and PCIe in Gb/s; None if it is unknown, and for soft RDMA."""
+    if all(port["rail"] != rail for port in run.reports[node].plan["ports"]):
+        return None
+    floor = rail_floor(list(_ends(run, node, rail, ())), Transfer(), 1.0)
+    return floor.gbits if floor else None
+
+
 def _ends(run: Run, node: str, rail: str, lost: t.Collection[int]) -> t.Iterator[End]:
     """Yield what a port allows; for a bond, each member, because a transfer has one connection.
 

@@ -39,6 +39,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     received_text,
     sent,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import (
+    leaves_of,
+    purpose,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import (
     both_provable,
     shared_address,
@@ -292,7 +296,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = Non
         floor = of_probe[probe.nodes, probe.rail]
         if not floor or any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
-        expected = "%.0f Gb/s or more (limited by %s)" % (floor.gbits, floor.text)
+        expected = str(floor)
         reached = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
         cause = _PLANES_CAUSE if planes_of(run.port(node, probe.rail)) else CODES["RV853"].cause
         published = published_floors.note(run.reports[node].plan.get("preset"))
@@ -423,7 +427,8 @@ def _counters(run: Run) -> None:
         name = row["name"].lower()
         if "pause" in name and without_pfc(qos_of(run.fabric, run.port(row["node"], row["rail"]))):
             pauses.setdefault((row["node"], row["rail"]), []).append(row)
-        if any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
+        alone = row["after"] - row["before"] > run.reports[row["node"]].group_increase(row["rail"], row["name"])
+        if alone and any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
             increased.setdefault((row["node"], row["rail"]), []).append(row)
     for (node, rail), rows in increased.items():
         if rail in run.rails and not run.failed(node, rail):
@@ -435,6 +440,11 @@ def _counters(run: Run) -> None:
 
 def _increases(rows: t.Iterable[Row]) -> str:
     return ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
+
+
+def _purpose(run: Run, probe: Probe) -> str | None:
+    leaves = [leaves_of(run.port(node, probe.rail)) for node in probe.nodes]
+    return purpose(leaves, [run.reports[node].plan["unit"] for node in probe.nodes])
 
 
 def measures(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = None) -> list[Row]:
@@ -449,6 +459,7 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None =
                 "rail": probe.rail,
                 "from": probe.client,
                 "to": probe.server,
+                "purpose": _purpose(run, probe),
                 "gbits": _measure(probe, "gbits"),
                 "latency_us": _measure(probe, "latency_us"),
                 "rtt_ms": (probe.result["reach"] or {}).get("rtt_ms"),

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import typing as t
 
 Pair = t.List[str]
+Seats = t.Sequence[t.Optional[str]]
 # Nodes that probe one another as neighbours.
 _BLOCK = 8
 
 
-def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
+def rounds(nodes: t.Sequence[str], most: int, leaves: t.Mapping[str, t.Hashable] | None = None) -> list[list[Pair]]:
     """Return at most ``most`` rounds of ``[server, client]`` pairs of ``nodes``.
 
     All pairs of n nodes take n - 1 rounds, or n rounds if n is odd (one node then rests in each). If that is more than
@@ -25,6 +28,11 @@ def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
     switches. If the halves of ``nodes`` have an odd number, one more pair of nodes rests in rounds of neighbours. With
     fewer nodes, this is the circle method of round-robin tournaments.
 
+    If at least ``2 * most`` nodes have several leaves, neighbours are nodes of one leaf. In the other rounds, the
+    partners of the nodes of a leaf are on as many different leaves as possible, so that few rounds test most paths
+    between leaves.
+
+    :param leaves: node -> what is the same for all nodes of one leaf (or of the same leaves), from the plan.
     :raises ValueError: for a node named twice, or less than one round.
     """
     if most < 1:
@@ -33,11 +41,14 @@ def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
         raise ValueError("a node is named twice")
     if len(nodes) < 2:
         return []
-    seats: list[str | None] = list(nodes)
+    leaves = leaves or {}
+    # nodes of one leaf follow one another
+    first = {leaf: number for number, leaf in reversed(list(enumerate(map(leaves.get, nodes))))}
+    seats: list[str | None] = [*sorted(nodes, key=lambda name: first[leaves.get(name)])]
     if len(seats) % 2:
         seats.append(None)
     if len(seats) >= 2 * most:
-        return _rounds_of_groups(seats, most)
+        return _rounds_of_leaves(seats, most, leaves) if len(first) > 1 else _rounds_of_groups(seats, most)
     return [_round(seats, number, turn) for turn, number in enumerate(_chosen(len(seats) - 1, most))]
 
 
@@ -48,6 +59,58 @@ def _chosen(total: int, most: int) -> list[int]:
     if most <= 2:
         return list(range(most))
     return [0, 1] + [2 + (total - 2) * step // (most - 2) for step in range(most - 2)]
+
+
+def _rounds_of_leaves(seats: Seats, most: int, leaves: t.Mapping[str, t.Hashable]) -> list[list[Pair]]:
+    """Return the rounds of nodes of several leaves, which follow one another in ``seats``.
+
+    The pairs of a round are between the halves of all seats, as in the first two rounds, between the halves of each
+    half, or between nodes of one leaf.
+    """
+    half = len(seats) // 2
+    halves = [seats[:half], seats[half:]]
+    quarters = [quarter for each in halves for quarter in (each[: len(each) // 2], each[len(each) // 2 :])]
+    # with fewer leaves, the halves of a half can be one leaf
+    has_quarters = len(_by_leaf(seats, leaves)) >= len(quarters)
+    pieces = [group for each in (quarters if has_quarters else halves) for group in _by_leaf(each, leaves)]
+    blocks = [[*block, None] if len(block) % 2 else block for group in pieces for block in _blocks(group)]
+    # a block of n seats has n - 1 rounds
+    near = [turn for turn in range(min(most, _BLOCK)) if turn % 4 >= 2][: max(map(len, blocks)) - 1]
+    within = [turn for turn in (4, 5) if turn < most] if has_quarters else []
+    others = [turn for turn in range(most) if turn not in near and turn not in within]
+    rounds_of_pairs: list[list[Pair]] = []
+    for turn in range(most):
+        if turn in near:
+            number = near.index(turn)
+            pairs = [pair for block in blocks if number < len(block) - 1 for pair in _round(block, number, turn)]
+        else:
+            turns, parts = (within, halves) if turn in within else (others, [seats])
+            pairs = [pair for part in parts for pair in _across(part, leaves, turns.index(turn), len(turns))]
+            pairs = [pair[::-1] for pair in pairs] if turn % 2 else pairs
+        rounds_of_pairs.append(pairs)
+    return rounds_of_pairs
+
+
+def _by_leaf(seats: Seats, leaves: t.Mapping[str, t.Hashable]) -> list[list[str | None]]:
+    return [list(each) for _leaf, each in itertools.groupby(seats, lambda seat: leaves.get(seat or ""))]
+
+
+def _across(seats: Seats, leaves: t.Mapping[str, t.Hashable], turn: int, turns: int) -> list[Pair]:
+    """Return pairs of the halves of ``seats``. The second half is dealt as cards are, so that neighbours of the first
+    half have partners on different leaves.
+
+    :param turn, turns: number of the round, and how many rounds these halves have. The pairs of the first two connect
+        all seats, because their shifts differ by a number that has no common divisor with the seats of a half.
+    """
+    half = len(seats) // 2
+    groups = _by_leaf(seats[half:], leaves)
+    dealt = [group[place] for place in range(max(map(len, groups))) for group in groups if place < len(group)]
+    # a leaf's next partners are on leaves that the first round has not paired with it
+    size = len(_by_leaf(seats[:half], leaves)[0])
+    step = next((each for each in range(min(size, half - 1), half) if math.gcd(each, half) == 1), 1)
+    others = [each for each in range(half) if each not in (0, step)]
+    shift = [0, step][turn] if turn < 2 else others[len(others) * (turn - 2) // (turns - 2)]
+    return _halves([*seats[:half], *dealt], shift)
 
 
 def _rounds_of_groups(seats: t.Sequence[str | None], most: int) -> list[list[Pair]]:

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_
     own_values,
     role_of,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import leaves_of
 
 Node = t.Mapping[str, t.Any]
 Result = t.Mapping[str, t.Any]
@@ -42,7 +43,10 @@ def probe_node(
     :param tcp_ports: the TCP ports that its firewall allows (``proof_tcp_ports``).
     :param management: addresses of the node outside the rails, the best first.
     """
-    ports = [dict({key: port.get(key) for key in _PORT}, **own_values(port)) for port in node["ports"]]
+    ports = [
+        dict({key: port.get(key) for key in _PORT}, leaves=leaves_of(port), **own_values(port))
+        for port in node["ports"]
+    ]
     own = {bare(port[key]) for port in ports for key in ("address", "address6") if port[key]}
     known = {key: node.get(key) for key in ("name", "unit", "gpus", "gpudirect")}
     for port in _on_one_network(ports):

@@ -28,11 +28,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import (
     address_layer,
     cabling_layer,
+    congestion_layer,
     drift_layer,
     nccl_layer,
     nvlink_layer,
     pod_layer,
     port_layers,
+    soak_layer,
+    tail_layer,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import cluster_layer as cluster
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import pair_layers as pairs
@@ -63,6 +66,8 @@ class Asked(t.NamedTuple):
     :param tags, skip_tags: those of the Ansible run, which may exclude modules.
     :param thorough: whether modules ran in check mode, and ports listened for neighbours. ``site.yml`` does neither,
         because ``hosts.yml`` has just run.
+    :param tails: whether latency tails of soft RDMA are judged too.
+    :param soak: in seconds; 0: none.
     """
 
     limit: t.Sequence[str]
@@ -74,6 +79,8 @@ class Asked(t.NamedTuple):
     tags: t.Sequence[str] = ()
     skip_tags: t.Sequence[str] = ()
     thorough: bool = True
+    tails: bool = False
+    soak: float = 0
 
 
 class Verdict(t.NamedTuple):
@@ -102,6 +109,7 @@ def judge(
     planned_pairs: t.Sequence[t.Sequence[str]] = (),
     seen: t.Mapping[str, t.Any] | None = None,
     pod_pairs: t.Sequence[t.Sequence[str]] = (),
+    groups: t.Sequence[congestion_layer.Group] = (),
 ) -> Verdict:
     """Check the layers in their order.
 
@@ -109,6 +117,7 @@ def judge(
     :param fabric: ``railyard_fabric``.
     :param seen: the observed cluster, see :func:`.cluster_layer.kubernetes` and :func:`.pod_layer.pods`.
     :param pod_pairs: the nodes whose pods probe each other, as [server, client].
+    :param groups: the groups of many-to-one rounds, as [server, clients].
     """
     # a node that cannot be read is a failure whatever layers are checked
     names = [name for name in LAYERS if name == "node" or name in (asked.layers or LAYERS)]
@@ -124,7 +133,7 @@ def judge(
         "address": lambda: address_layer.address(run),
         "cabling": lambda: cabling_layer.cabling(run),
         "reach": lambda: pairs.reach(run, planned_pairs),
-        "rdma": lambda: pairs.rdma(run, planned_pairs, asked.share),
+        "rdma": lambda: _rdma(run, planned_pairs, asked, groups),
         "kubernetes": lambda: cluster.kubernetes(run, seen),
         "pods": lambda: pod_layer.pods(run, seen, pod_pairs),
         "nccl": lambda: nccl_layer.nccl(run, seen),
@@ -146,6 +155,18 @@ def judge(
 def _driver(run: Run) -> None:
     port_layers.driver(run)
     nvlink_layer.nvlink(run)
+
+
+def _rdma(
+    run: Run,
+    planned_pairs: t.Sequence[t.Sequence[str]],
+    asked: Asked,
+    groups: t.Sequence[congestion_layer.Group],
+) -> None:
+    pairs.rdma(run, planned_pairs, asked.share)
+    tail_layer.tails(run, planned_pairs, asked.tails)
+    congestion_layer.congestion(run, groups)
+    soak_layer.soak(run, asked.soak, planned_pairs, asked.share)
 
 
 def _nodes(run: Run) -> None:
@@ -337,6 +358,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         "warnings": [each.as_dict() for each in _sorted(run, run.warnings)],
         "unknown": _unknown(run),
         "measures": pairs.measures(run, verdict.pairs, verdict.asked.share),
+        **run.shown,
         "counters": pairs.counters(run) if run.kind == VERIFY else [],
         "boots": {
             report.name: report.info["system"]["boot_id"]

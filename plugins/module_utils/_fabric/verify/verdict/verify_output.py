@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.junit
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, Failure, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import congestion_layer, soak_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import next_steps, port_counts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.port_counts import (
     FAILED,
@@ -82,7 +83,8 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], width: int, commands: 
     steps = of_failures(run, run.failures)
     summary = [*text_table.wrapped(shown["headline"], width), "", *_layers(run, shown, width)]
     summary += _nodes(run, shown, width)
-    for each in (*_planes(shown), *_slots(shown)):
+    rounds = [*congestion_layer.lines(shown.get("congestion") or ()), *soak_layer.lines(shown.get("soak"))]
+    for each in (*_planes(shown), *_slots(shown), *rounds):
         summary += text_table.wrapped(each, width)
     summary += _speeds(run, shown, width)
     if steps:

@@ -1,13 +1,40 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Problems of the running agent: temporary failures by the place in which they occur, logged once each."""
+"""What the services of a node share: states for systemd, the log, and problems that are logged once each."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import sys
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+
+Table = t.List[t.Sequence[str]]
+
+
+def notify(text: str) -> None:
+    """Send a state to systemd, if it started this program; see sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
+        sock.connect("\0" + address[1:] if address.startswith("@") else address)
+        sock.send(text.encode())
+
+
+def log(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def columns(rows: Table) -> str:
+    """Return rows of equal length as lines. Each column is as wide as its widest value."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
+    return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)
 
 
 class Problems:
