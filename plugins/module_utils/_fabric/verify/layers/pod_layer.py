@@ -380,9 +380,17 @@ def _unprobed(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
     """Note the pairs without a result, unless a failure of one of the nodes or pods explains it."""
     for pair in planned:
         reports = [run.reports[name] for name in pair if name in run.reports]
-        if len(reports) < len(pair) or any(
-            each.info is None or each.pod_refused or run.blocked(LAYER, each.name, None) or _ill(run, each.name, None)
-            for each in reports
+        rails = [{port["rail"] for port in each.plan["ports"] if port["pods"]} for each in reports]
+        if (
+            len(reports) < len(pair)
+            or not rails[0].intersection(rails[1], run.rails)
+            or any(
+                each.info is None
+                or each.pod_refused
+                or run.blocked(LAYER, each.name, None)
+                or _ill(run, each.name, None)
+                for each in reports
+            )
         ):
             continue
         server, client = pair
