@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import yaml_text
 from tests.playbook import ROOT, Played, play
 
 RECORDED = ROOT / "tests/recordings/collectives/all-reduce-h100-2-nodes.txt"
@@ -43,9 +44,22 @@ def test_storage_rails_do_not_count_and_a_missing_speed_is_unknown(tmp_path: Pat
     nodes = json.dumps({"collectives_outputs": {"all_reduce": str(RECORDED)}, "collectives_gpus": 8})
     done = run(tmp_path, "-e", nodes, "--limit", "railyard_nodes[0:1]", inventory="ib-compute-roce-storage")
     assert document(tmp_path)["nic"] == 400.0, done.text
+    # two ports of 200 Gb/s in slots of PCIe 4.0 x16, which carry more
+    run(tmp_path, "-e", nodes, "--limit", "railyard_nodes[0:1]", inventory="four-gpu-two-nic")
+    assert document(tmp_path)["nic"] == 50.0
     done = run(tmp_path, "-e", nodes, "--limit", "railyard_nodes[0:1]", inventory="bonded-roce")
     assert done.returncode == 2 and "the plan has no speed of the rails" in done.text
     assert document(tmp_path)["state"] == "unknown"
+
+
+def test_a_narrow_slot_limits_the_nics(tmp_path: Path) -> None:
+    """PCIe 4.0 with 8 lanes carries less than a port of 200 Gb/s."""
+    text = (ROOT / "inventories/four-gpu-two-nic/fabric.yml").read_text()
+    assert "pcie_lanes: 16" in text
+    (tmp_path / "fabric.yml").write_text(text.replace("pcie_lanes: 16", "pcie_lanes: 8"))
+    given = {"collectives_outputs": {"all_reduce": str(RECORDED)}, "collectives_gpus": 8}
+    done = run(tmp_path, "--limit", "railyard_nodes[0:1]", inventory=str(tmp_path / "fabric.yml"), **given)
+    assert 20 < document(tmp_path)["nic"] < 30, done.text
 
 
 def test_check_mode_shows_the_commands_and_runs_nothing(tmp_path: Path) -> None:
@@ -53,8 +67,12 @@ def test_check_mode_shows_the_commands_and_runs_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0 and not (tmp_path / "reports").exists(), done.text
     assert "srun --job-name=railyard-collectives --nodes=2 --nodelist=b300-1,b300-2" in done.text
     assert "--gpus-per-node=8 --exclusive all_reduce_perf -b 1073741824 -e 8589934592" in done.text
-    host = run(tmp_path, "--check", collectives_memory="host", inventory="lab")
-    assert "--host node-1:1,node-2:1" in host.text and "python3 -c SOURCE alltoall 33554432 268435456 20" in host.text
+    names = {"collectives_host": "{{ inventory_hostname }}-admin"}
+    host = run(tmp_path, "--check", collectives_memory="host", inventory="lab", **names)
+    assert (
+        "--host node-1-admin:1,node-2-admin:1" in host.text
+        and "python3 -c SOURCE alltoall 33554432 268435456 20" in host.text
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,3 +103,31 @@ def test_a_launching_node_that_does_not_answer_ends_the_run(tmp_path: Path) -> N
     done = run(tmp_path, "--limit", "b300-1,b300-2", **options)
     assert done.returncode == 4 and "Connection refused" in done.one_line, done.text
     assert not (tmp_path / "reports").exists()
+
+
+def test_mpi_jobs_are_written_and_not_run(tmp_path: Path) -> None:
+    given = {"collectives_launcher": "mpijob", "collectives_image": "registry.example/nccl-tests:1"}
+    options = {"collectives_environment": {"NCCL_DEBUG": "WARN"}, "collectives_timeout": 600}
+    done = run(tmp_path, "--limit", "b300-1,b300-2", **given, **options)
+    assert done.returncode == 0 and "--timeout=600s job/railyard-all-reduce-launcher -n default" in done.text, done.text
+    assert sorted(each.name for each in (tmp_path / "reports").iterdir()) == [
+        "collectives-all_reduce.yml",
+        "collectives-alltoall.yml",
+    ]
+    job = yaml_text.load((tmp_path / "reports/collectives-all_reduce.yml").read_text())
+    launcher, worker = (job["spec"]["mpiReplicaSpecs"][kind] for kind in ("Launcher", "Worker"))
+    (container,) = launcher["template"]["spec"]["containers"]
+    assert container["command"][:8] == ["mpirun", "-np", "16", "--map-by", "ppr:8:node", "--bind-to", "none", "-x"]
+    assert container["command"][8:10] == ["NCCL_DEBUG", "all_reduce_perf"]
+    assert container["env"] == [{"name": "NCCL_DEBUG", "value": "WARN"}]
+    (container,) = worker["template"]["spec"]["containers"]
+    limits = container["resources"]["limits"]
+    assert worker["replicas"] == 2 and limits["nvidia.com/gpu"] == "8" and len(limits) == 9
+    assert len(worker["template"]["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"].split(",")) == 8
+    terms = worker["template"]["spec"]["affinity"]["nodeAffinity"]
+    assert "b300-2" in json.dumps(terms) and "b300-3" not in json.dumps(terms)
+    assert worker["template"]["metadata"]["labels"] == {"app.kubernetes.io/instance": "railyard-all-reduce"}
+    without = run(tmp_path, collectives_launcher="mpijob")
+    assert without.returncode == 2 and "an MPIJob needs an image" in without.one_line, without.text
+    hosts = run(tmp_path, **given, inventory="slurm")
+    assert hosts.returncode == 2 and "provider none attaches no pods to rails" in hosts.one_line, hosts.text
