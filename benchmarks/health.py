@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The health service on a healthy node: memory and processor time; on this machine's kernel, no guests.
 
-The rails are veth pairs, and the partners of probes are addresses at their other ends. Their RDMA devices are files with the names of those of a ConnectX-7: a real driver also asks
-its firmware for hardware counters, which costs the service a system call each.
+The rails are veth pairs, and the partners of probes are addresses at their other ends. The RDMA devices are files with
+the names of those of a ConnectX-7: a real driver also asks its firmware for hardware counters, which costs the service
+a system call each.
 """
 
 from __future__ import annotations

@@ -16,10 +16,14 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_probe import Prober
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_judge import ProbeFinding, ProbeVerdict
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_socket import ProbeSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_judge import (
+    ProbeFinding,
+    ProbeVerdict,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_socket import ProbeSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.icmp import checksum
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
+from tests.functional.node.test_health_service import Health
 from tests.unit.node.probe_network import probe_spec
 from tests.waiting import SECONDS, wait_for
 
@@ -80,7 +84,7 @@ class Fabric:
         self.prober = Prober(spec)
 
     def fault(self, number: int, program: str) -> None:
-        """Let the leaf's port of a rail drop what the program says."""
+        """Let the leaf's port of a rail drop what the program selects."""
         port = "leaf%d" % number
         self.node.leaf("tc", "qdisc", "replace", "dev", port, "clsact")
         self.node.leaf("tc", "filter", "add", "dev", port, "ingress", "bpf", "da", "bytecode", program)
@@ -311,6 +315,44 @@ def test_rails_keep_within_their_rate(node: LiveNode) -> None:
     counted = fabric.prober.figures(0)["gpu01"]["bits"]
     # beside requests, only neighbour discovery and the messages of IPv6 of a new interface
     assert 0.9 * counted <= bits <= counted + 50000
+
+
+@in_own_namespace
+def test_service_fails_degrades_and_clears_rails(node: LiveNode) -> None:
+    """The packed service, from its spec to its state. RDMA devices are not part of this test."""
+    fabric = Fabric(node)
+    fabric.prober.close()
+    spec = probe_spec(RAILS, PARTNERS, MTU, rate=60000)
+    assert spec.probe
+    partners = {rail: [dict(each._asdict()) for each in rows] for rail, rows in spec.probe.partners.items()}
+    rows = [{"rail": each.rail, "netdev": each.netdev, "mtu": MTU, "address": each.address} for each in spec.rails]
+    health = Health(node)
+    health.write(*rows, probe={"rate_bits": 60000, "partners": partners})
+    health.start()
+    health.until(
+        lambda state: all(each.state == "pass" and each.probe and each.probe["rtt_us"] for each in state.rails)
+    )
+    fabric.fault(1, _larger_than(1))
+    failed = health.until(lambda state: state.rails[1].state == "fail").rails[1]
+    assert [(each.code, each.peer) for each in failed.findings] == [("RV801", None)]
+    assert [each.state for each in health.until(bool).rails] == ["pass", "fail", "pass", "pass"]
+    fabric.repair(1)
+    health.until(lambda state: state.rails[1].state == "pass" and not state.rails[1].degraded)
+    fabric.fault(2, _to("172.16.2.102"))
+    degraded = health.until(lambda state: state.rails[2].degraded).rails[2]
+    assert [(each.code, each.peer) for each in degraded.findings] == [("RV801", "node-2")]
+    fabric.repair(2)
+    health.until(lambda state: not state.rails[2].degraded)
+    for number in range(RAILS):
+        fabric.fault(number, _larger_than(1))
+    unknown = health.until(lambda state: all(each.state == "unknown" for each in state.rails))
+    assert {each.code for row in unknown.rails for each in row.findings} == {"RV894"}
+    # as systemd restarts it: the state stays, and the probes begin again
+    health.stop(9)
+    for number in range(RAILS):
+        fabric.repair(number)
+    health.start()
+    health.until(lambda state: all(each.state == "pass" for each in state.rails))
 
 
 def test_findings_of_one_partner_do_not_fail_a_rail() -> None:

@@ -48,7 +48,7 @@ def test_half_of_the_partners_are_on_the_same_leaf() -> None:
         assert [unit in partner.split("-") for partner in row] == [True, False] * (MOST // 2)
 
 
-def test_nodes_of_other_sites_are_no_partners() -> None:
+def test_nodes_of_other_sites_are_not_partners() -> None:
     found = partners([*_fabric(2, 4, "ams1"), *_fabric(1, 1, "fra1"), *_fabric(3, 3, "lon1")])
     assert found["fra1-u0-n0"] == []
     assert all(partner.split("-")[0] == node.split("-")[0] for node, row in found.items() for partner in row)

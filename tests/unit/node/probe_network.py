@@ -9,8 +9,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_probe import Prober, RailProber
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_spec import HealthSpec, parse_spec
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_judge import ProbeVerdict
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_socket import ProbeSocket, Reply
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_judge import ProbeVerdict
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_socket import ProbeSocket, Reply
 
 # The clock of the simulated kernels when the monotonic one is 0.
 BEGAN = 1800000000.0

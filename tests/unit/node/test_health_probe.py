@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_evidence import (
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_evidence import (
     Loss,
     Outcome,
     RailEvidence,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_judge import ProbeVerdict
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_pace import Pace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_judge import ProbeVerdict
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_pace import Pace
 from tests.unit.node.probe_network import Network, Path, nothing, probe_spec
 
 Names = t.Tuple[str, t.Optional[str]]
@@ -100,7 +100,7 @@ def test_loss_of_one_in_200_packets_is_named_in_half_a_minute_typically() -> Non
 @pytest.mark.parametrize(
     "down", [("node-1",), ("node-1", "node-2", "node-5"), tuple("node-%d" % n for n in range(1, 8))]
 )
-def test_partners_that_are_down_or_restart_are_no_finding(down: tuple[str, ...]) -> None:
+def test_partners_that_are_down_or_restart_are_not_named(down: tuple[str, ...]) -> None:
     network = Network(probe_spec(rails=3), 3)
     network.run(60)
     for _restart in range(3):
@@ -138,7 +138,7 @@ def test_the_only_rail_is_unknown_when_silent() -> None:
     assert verdict.unknown.endswith(" reply on no rail") and not verdict.findings
 
 
-def test_load_that_delays_replies_on_all_rails_is_no_finding() -> None:
+def test_load_that_delays_replies_on_all_rails_is_not_named() -> None:
     network = Network(probe_spec(), 4)
     for _second in range(300):
         assert not any(verdict.findings for verdict in network.second().values())

@@ -21,7 +21,7 @@ MOST = 8
 
 
 class Member(t.NamedTuple):
-    """A node with a port on the rail. ``place``: its place in its unit. Nodes of different sites are no partners."""
+    """A node with a port on the rail. ``place``: its place in its unit. Nodes of different sites are not partners."""
 
     node: str
     site: str | None

@@ -16,10 +16,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
     Probe,
     Rail,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_evidence import Outcome, RailEvidence
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_judge import ProbeJudge, ProbeVerdict
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_pace import Pace
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_socket import ProbeSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_evidence import (
+    Outcome,
+    RailEvidence,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_judge import (
+    ProbeJudge,
+    ProbeVerdict,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_pace import Pace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_socket import ProbeSocket
 
 # Seconds after which a request without a reply is lost, and seconds until a socket is opened again.
 LOST_AFTER, OPEN_AGAIN = 1.0, 5.0

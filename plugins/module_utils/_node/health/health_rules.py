@@ -19,7 +19,7 @@ class Rule(t.NamedTuple):
     :param code: permanent; its meaning never changes. :param name: unique, for people.
     :param cause: the likely cause. :param remedy: what a user can do.
     :param degraded: whether the rail still carries traffic, with less than planned. Otherwise it fails.
-    :param unknown: whether it says nothing about the rail, whose state is then unknown.
+    :param unknown: whether the state of the rail is unknown because of it.
     :param confirm: observations in a row that must show the difference before it is a finding.
     """
 

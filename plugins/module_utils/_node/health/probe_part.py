@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_rules import Fact
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_spec import HealthSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import Row
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_judge import ProbeFinding
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_judge import ProbeFinding
 
 _UNANSWERED = "RV894"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_evidence import (
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_evidence import (
     FULL_LOST,
     QUIET,
     Loss,

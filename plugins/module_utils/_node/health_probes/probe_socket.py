@@ -125,7 +125,7 @@ class ProbeSocket:
 
     def send(self, partner: int, sequence: int, full: bool) -> int | None:
         """Send a request, and return the time: nanoseconds since 1970. None if the kernel did not accept the packet,
-        which says nothing about the path.
+        which has nothing to do with the path.
 
         :param partner: the number of the partner.
         :param full: whether the packet has the planned MTU; otherwise it is as small as possible.
@@ -158,7 +158,7 @@ class ProbeSocket:
         return struct.pack("!BBHHH", self._ip.request, 0, total, self._identifier, sequence) + payload
 
     def _reply(self, data: bytes, rows: t.Iterable[tuple[int, int, bytes]], sender: str) -> Reply | None:
-        """Return what a packet says; None if no partner sent it. Packets from before the filter are here."""
+        """Return the reply in a packet; None if no partner sent it. Packets from before the filter are here."""
         start = 0 if self._ip is IPV6 else (data[0] & 0x0F) * 4 if data else 0
         partner = self._numbers.get(sender.partition("%")[0])
         if partner is None or len(data) < start + 8 + _TOKEN:

@@ -4,7 +4,7 @@
 """What the probes of all rails of a node say about each rail. Pure.
 
 What only one partner shows is not a failure of this node's port: the finding names the partner, and the rail is
-degraded. A partner that is silent on all rails is down or restarts, and says nothing about this node.
+degraded. A partner that is silent on all rails is down or restarts, which is not a failure of this node.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_evidence import (
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_evidence import (
     WINDOW,
     Partner,
     RailEvidence,

@@ -16,7 +16,7 @@ import typing as t
 WINDOW = 20.0
 # A partner is silent after this number of lost requests in a row, the first and last of which are this far apart.
 SILENT_AFTER, SILENT_SECONDS = 4, 3.0
-# What was lost in a row for this many seconds was an outage. It is no evidence of loss.
+# What was lost in a row for this many seconds was an outage. It does not count as loss.
 _OUTAGE = 10.0
 # Minutes for which requests and losses are counted.
 _MINUTES = 5
