@@ -105,7 +105,8 @@ class ActionModule(ActionBase):
         self._facts: Row = {}
         try:
             if part == BEGIN:
-                check_share(float(self._value("verify_share")))
+                share = self._value("verify_share")
+                check_share(None if share in (None, "") else float(share))
                 group_rounds.check_clients(self._begun["clients"])
                 result.update(self._begun)
             elif part == CHOOSE:

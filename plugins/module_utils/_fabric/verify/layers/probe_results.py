@@ -12,6 +12,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 Place = t.Tuple[str, str]
 
 
+# Why a probe proves nothing, and what to do.
+NOT_SENT, RUN_AGAIN = "the prober sent no packet", "see the earlier messages of the nodes, and run again"
+
+
 class Probe(t.NamedTuple):
     """A probe of ``server`` by ``client`` on a rail. ``result``: empty if the probe was planned but did not run.
 
@@ -66,6 +70,11 @@ def blamed(failed: t.Sequence[Probe], successful: t.Iterable[Probe]) -> t.Iterat
 def carried(successful: t.Iterable[Probe]) -> set[Place]:
     """Return the nodes and rails over which a probe was successful."""
     return {(node, probe.rail) for probe in successful for node in probe.nodes}
+
+
+def sent(probe: Probe, key: str = "reach") -> int:
+    """Return the number of packets that the probe sent. ``key``: as in :func:`lost`."""
+    return int((probe.result.get(key) or {}).get("sent") or 0)
 
 
 def lost(probe: Probe, key: str = "reach") -> int:
