@@ -408,7 +408,10 @@ class ActionModule(ActionBase):
             self._spool.add(self._name, {"uncollected": failed})
             return failed
         row: Row = {"probed": result["results"], "pod_probed": result["pod_results"], "others": result["others"]}
-        row.update(groups=result.get("groups") or [], soak=result.get("soak"))
+        row["groups"] = result.get("groups") or []
+        if result.get("soak"):
+            # a later pass, such as between parts, does not replace it
+            row["soak"] = result["soak"]
         for key in ("refused", "pod_refused"):
             row[key] = [result[key]] if result[key] else []
         if result.get("counters"):
