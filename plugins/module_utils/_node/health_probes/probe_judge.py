@@ -14,7 +14,6 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_evidence import (
     WINDOW,
-    Partner,
     RailEvidence,
     Sample,
 )
@@ -22,7 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probe
 NO_REPLY, PATH_MTU, LOSS, LATENCY, MARKS = "RV801", "RV802", "RV803", "RV854", "RV895"
 # Seconds for which the last outcome of a partner counts.
 _RECENT = 10.0
-# Seconds after the first lost request of a silent partner from which on a reply on another rail shows that it runs.
+# Seconds after the first lost request of a silent partner from which on other replies count: on other rails they show
+# that it runs, and of other partners that this port works.
 _LATER = 2.0
 # Round trips in the window from which on they are compared.
 _FEWEST = 30
@@ -158,10 +158,6 @@ def _alive(rails: t.Mapping[str, RailEvidence]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _replied(partner: Partner, now: float) -> bool:
-    return partner.replied is not None and partner.replied >= now - _RECENT and not partner.silent()
-
-
 def _replies(
     rail: str, evidence: RailEvidence, alive: t.Mapping[str, t.Mapping[str, float]], now: float
 ) -> tuple[list[ProbeFinding], str]:
@@ -176,7 +172,9 @@ def _replies(
         for name, each in pairs
         if name in silent and any(time >= each.lost_since + _LATER for time in alive.get(name, {}).values())
     ]
-    if any(_replied(each, now) for _name, each in pairs):
+    # a partner that replied before they were silent proves nothing about this port
+    since = max(each.lost_since for name, each in pairs if name in silent) + _LATER
+    if any(each.replied is not None and each.replied >= since and not each.silent() for _name, each in pairs):
         expected = "replies to echo requests, as on other rails of %s"
         # of a port that loses most packets, some partners seem to be silent
         lossy = _lossy(evidence)
