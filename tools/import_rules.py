@@ -74,7 +74,7 @@ RANKS: dict[str, str] = {
         model
         file plan
         kubernetes.view kubernetes.gpu kubernetes.providers kubernetes.objects kubernetes.software report
-        layers lint.hosts lint.kubernetes lint verify.base verify.probing verify.layers verify.verdict
+        layers lint.hosts lint.kubernetes lint verify.base verify.probing verify.narrowing verify.layers verify.verdict
         discover html importers.base importers.infer importers.kinds importers.output
     """,
     "_kube": """
