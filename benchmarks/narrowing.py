@@ -222,7 +222,3 @@ def main(arguments: t.Sequence[str] = ()) -> int:
         whole = nodes * (nodes - 1) // 2 * len(RAILS)
         print("| %d | all pairs, for comparison | %d | %d | | | | | |" % (nodes, whole, nodes - 1))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -3,13 +3,14 @@
 
 """Further rounds of tests after failures that have no single cause yet.
 
-Each end of such a test gets partners that work: one on its own leaf and others on other leaves. If the ends have
-different leaves, other nodes of these two leaves test the path between them. A pair that was tested is not tested
-again. The number of tests grows with the number of failures, and not with the number of nodes.
+Each end of such a test gets partners that work: one on its own leaf and others on other leaves, unless earlier tests
+clear it. If the ends have different leaves, other nodes of these leaves test the path between them. A pair that was
+tested is not tested again. The number of tests grows with the number of failures, and not with the number of nodes.
 """
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing.fault_causes import (
@@ -25,6 +26,8 @@ BATCHES = 2
 ROUNDS, PAIRS = 8, 64
 # Partners of a suspect port on its own leaf and on other leaves; tests of a path per batch.
 _SAME, _OTHER, _PATH = 1, 2, 4
+# How many times as many successful tests as failed ones clear a port.
+_CLEARED = 3
 
 # Server, client, and the rails to test.
 Pair = t.Tuple[str, str, t.List[str]]
@@ -54,12 +57,15 @@ class _Partners:
     def __init__(self, results: t.Sequence[Result], leaves: t.Mapping[Place, Leaves]) -> None:
         self._leaves = leaves
         self._tested = {(result.rail, frozenset(result.ends)) for result in results}
-        failed = {(node, result.rail) for result in results if result.bad for node in result.ends}
+        self._counts: dict[Place, collections.Counter[bool]] = {}
+        for result in results:
+            for node in result.ends:
+                self._counts.setdefault((node, result.rail), collections.Counter())[result.bad] += 1
         # rail -> leaves -> nodes, in the order of the results
         self._good: dict[str, dict[Leaves, dict[str, None]]] = {}
         for result in results:
             for node in result.ends:
-                if (node, result.rail) not in failed:
+                if not self._counts[node, result.rail][True]:
                     of_rail = self._good.setdefault(result.rail, {})
                     of_rail.setdefault(self._of(node, result.rail), {})[node] = None
         self._busy: dict[str, int] = {}
@@ -77,23 +83,29 @@ class _Partners:
             if (node, rail) in self._narrowed:
                 continue
             self._narrowed.add((node, rail))
-            for candidates, count in (
-                ([list(good.get(leaves, ()))], _SAME),
-                ([list(nodes) for each, nodes in good.items() if each not in own or not each], _OTHER),
-            ):
-                self._choose(rail, node, candidates, count)
+            if self._cleared(node, rail):
+                continue
+            others = [list(nodes) for each, nodes in good.items() if each not in own]
+            chosen = self._choose(rail, node, others, _OTHER)
+            self._choose(rail, node, [list(good.get(leaves, ()))], _SAME + _OTHER - chosen)
         if own[0] != own[1] and all(own) and (rail, *own) not in self._narrowed:
             self._narrowed.add((rail, *own))
             self._choose_path(rail, own, paths)
 
-    def _choose(self, rail: str, node: str, groups: t.Sequence[t.Sequence[str]], count: int) -> None:
-        """Choose partners of a node: the least used of each group of nodes."""
-        free = []
+    def _cleared(self, node: str, rail: str) -> bool:
+        """Return whether a port works with so many partners that it is not the cause."""
+        counts = self._counts[node, rail]
+        return counts[False] >= _CLEARED * counts[True]
+
+    def _choose(self, rail: str, node: str, groups: t.Sequence[t.Sequence[str]], count: int) -> int:
+        """Choose partners of a node, from different groups if possible. Return their number."""
+        ranked: list[tuple[int, int, str]] = []
         for group in groups:
-            untested = [each for each in group if self._is_new(rail, node, each)]
-            free += [min(untested, key=lambda each: self._busy.get(each, 0))] if untested else []
-        for each in sorted(free, key=lambda each: self._busy.get(each, 0))[:count]:
+            free = sorted((self._busy.get(each, 0), each) for each in group if self._is_new(rail, node, each))
+            ranked += [(place, *each) for place, each in enumerate(free[:count])]
+        for _place, _busy, each in sorted(ranked)[:count]:
             self._add(rail, node, each)
+        return min(count, len(ranked))
 
     def _choose_path(self, rail: str, ends: t.Sequence[Leaves], count: int) -> None:
         """Choose pairs between the working nodes of two leaves, each node once if possible."""

@@ -12,7 +12,11 @@ from __future__ import annotations
 import statistics
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing.fault_causes import Result
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing.fault_causes import (
+    Place,
+    Result,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import Leaves
 
 # The least number of transfers for a median.
 _ENOUGH = 4
@@ -31,6 +35,11 @@ def brief(rows: t.Iterable[Row]) -> list[Brief]:
         failed = bool(lost or transfer.get("error") or not (reach or transfer))
         found.append([row["rail"], row["peer"], failed, None if failed else transfer.get("gbits")])
     return found
+
+
+def leaves(nodes: t.Mapping[str, Row]) -> dict[Place, Leaves]:
+    """Return (node, rail) -> the leaves of the port. ``nodes``: as in :func:`results`."""
+    return {(name, port["rail"]): tuple(port["leaves"]) for name, node in nodes.items() for port in node["ports"]}
 
 
 def results(briefs: t.Mapping[str, t.Sequence[Brief]], nodes: t.Mapping[str, Row], share: float) -> list[Result]:
