@@ -215,7 +215,9 @@ def main(arguments: t.Sequence[str] = ()) -> int:
     print("| nodes | fault | tests | rounds | named | without a failed test | missed | wrong | false alarms |")
     print("|---|---|---|---|---|---|---|---|---|")
     for nodes in map(int, options.nodes.split(",")):
-        cases = {name: (name,) for name in (*HARD, *SOFT) if nodes > UNIT or name != SOFT[-1]}
+        cases: dict[str, tuple[str, ...]] = {
+            name: (name,) for name in (*HARD, *SOFT) if nodes > UNIT or name != SOFT[-1]
+        }
         cases.update({"none": (), "four hard faults": ("bad cable",) * 2 + ("slow node", "dead leaf")})
         for name, names in cases.items():
             _row(nodes, name, [run(nodes, names, seed, options.noise, options.rounds) for seed in range(options.seeds)])

@@ -120,7 +120,7 @@ class Failure(t.NamedTuple):
     def as_dict(self) -> Row:
         """Return the failure as a row of the verdict."""
         registered = CODES[self.code]
-        row = {"code": self.code, "name": registered.name, "layer": registered.layer}
+        row: Row = {"code": self.code, "name": registered.name, "layer": registered.layer}
         row.update(self._asdict(), rails=list(self.rails))
         affected = list(row.pop("affected"))
         return dict(row, affected=affected) if affected else row

@@ -54,7 +54,7 @@ def report(run: Run, layer: str, bad: t.Sequence[Probe], good: t.Sequence[Probe]
             text = "with %s it %s, and they succeed with others"
             run.evidence[layer, str(cause.node), cause.rail] = text % (first_of(partners, _NAMED), fault)
             continue
-        gbits = [results[each].transfer.get("gbits") for each in cause.bad] if fault == SLOW else []
+        gbits = [float(results[each].transfer.get("gbits") or 0) for each in cause.bad] if fault == SLOW else []
         _fail(run, layer, cause, leaves, succeeds, gbits)
         for result in cause.bad:
             left.pop(result, None)
