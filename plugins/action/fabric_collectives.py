@@ -12,6 +12,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import as_yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_ranges import fold_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import (
     command,
@@ -22,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.collectives import (
     collective_command,
     collective_verdict,
+    mpi_job,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.collectives.collective_verdict import (
     Done,
@@ -29,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.col
     Planned,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors import collective_floors
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output, _planned
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 _FILE = "collectives.json"
@@ -61,6 +63,10 @@ class ActionModule(ControllerAction):
         "floor": {"type": "float"},
         "ran": {"type": "list", "elements": "dict", "default": []},
         "outputs": {"type": "dict", "default": {}},
+        "file": {"type": "path"},
+        "kubernetes": {"type": "dict", "default": {}},
+        "image": {"type": "str"},
+        "resource": {"type": "str", "default": "nvidia.com/gpu"},
         "unknown_allowed": {"type": "bool", "default": False},
         "report_dir": {"type": "path", "default": "reports"},
     }
@@ -71,7 +77,7 @@ class ActionModule(ControllerAction):
             message = "%s is not a collective" % (unknown[0] if unknown else "an empty list")
             raise RailyardError(message, "collectives_operations", "use %s" % ", ".join(collective_floors.OPERATIONS))
         nodes = self._nodes()
-        planned = _planned(nodes, options)
+        planned = _facts(nodes, options)
         if options["part"] == "prepare":
             return self._prepared(nodes, planned, options, check)
         return self._verdict(planned, options, check)
@@ -97,7 +103,10 @@ class ActionModule(ControllerAction):
                 "collectives_timeout",
                 "name a number of seconds from 1",
             )
-        tests = []
+        if options["launcher"] == collective_command.MPIJOB and not options["image"]:
+            remedy = "name an image with Open MPI, sshd and the programs, with -e collectives_image=IMAGE"
+            raise RailyardError("an MPIJob needs an image", "collectives_image", remedy)
+        tests: list[collective_command.Test] = []
         for operation in options["operations"]:
             program = options["programs"].get(operation) or collective_command.PROGRAMS[operation]
             if memory == collective_command.HOST:
@@ -115,10 +124,13 @@ class ActionModule(ControllerAction):
                 options["arguments"],
                 options["timeout"],
             )
-            tests.append({"operation": operation, "argv": collective_command.argv(test)})
-        result: dict[str, t.Any] = {"changed": False, "tests": tests}
+            tests.append(test)
+        if options["launcher"] == collective_command.MPIJOB:
+            return _jobs(list(nodes), tests, options, check)
+        commands = [{"operation": test.operation, "argv": collective_command.argv(test)} for test in tests]
+        result: dict[str, t.Any] = {"changed": False, "tests": commands}
         if check:
-            shown = [shlex.join(each["argv"]).replace(shlex.quote(str(program)), "SOURCE") for each in tests]
+            shown = [shlex.join(collective_command.argv(_short(test))) for test in tests]
             result["lines"] = ["would run on the launching node:", *shown]
             _output.show(result["lines"])
         return result
@@ -145,7 +157,37 @@ class ActionModule(ControllerAction):
         return dict(result, file=files[0]["path"])
 
 
-def _planned(nodes: t.Mapping[str, t.Mapping[str, t.Any]], options: t.Mapping[str, t.Any]) -> Planned:
+def _short(test: collective_command.Test) -> collective_command.Test:
+    """Return a test whose program is short enough for people."""
+    return test._replace(program="SOURCE") if test.memory == collective_command.HOST else test
+
+
+def _jobs(
+    nodes: t.Sequence[str], tests: t.Sequence[collective_command.Test], options: t.Mapping[str, t.Any], check: bool
+) -> dict[str, t.Any]:
+    """Write an MPIJob for each test, and show the commands that run and judge it."""
+    document = _planned.document(options["file"])
+    files, steps = {}, []
+    for test in tests:
+        made = mpi_job.mpi_job(document, options["kubernetes"], nodes, test, options["image"], options["resource"])
+        file = "collectives-%s.yml" % test.operation
+        files[file] = as_yaml(made).encode()
+        job = "job/%s-launcher -n %s" % (made["metadata"]["name"], made["metadata"]["namespace"])
+        log = json.dumps({"collectives_outputs": {test.operation: "%s.log" % test.operation}})
+        steps += [
+            "",
+            "kubectl apply -f %s" % _fabric_files.shown_path(os.path.join(options["report_dir"], file)),
+            "kubectl wait --for=condition=complete --timeout=%ds %s" % (test.seconds, job),
+            "kubectl logs %s > %s.log" % (job, test.operation),
+            command(playbook("collectives"), _fabric_files.inventory()) + " -e %s" % shlex.quote(log),
+        ]
+    done = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
+    lines = ["wrote %s; run them one after the other:" % ", ".join(each["path"] for each in done), *steps]
+    _output.show(lines)
+    return {"changed": False, "tests": [], "lines": lines}
+
+
+def _facts(nodes: t.Mapping[str, t.Mapping[str, t.Any]], options: t.Mapping[str, t.Any]) -> Planned:
     """Return the part of the plan that tests need.
 
     :raises RailyardError: if nodes have different numbers of GPUs, or none is planned.

@@ -19,10 +19,12 @@ description:
   - Runs on the control node only. C(playbooks/collectives.yml) runs the commands.
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.controller
+extends_documentation_fragment:
+  - railyard.fabric.controller
+  - railyard.fabric.controller.fabric_file
 attributes:
   check_mode:
-    description: Shows the commands. Writes no file.
+    description: Shows the commands or files. Writes nothing.
     support: full
   diff_mode:
     description: Nothing is changed.
@@ -34,9 +36,11 @@ options:
     choices: [prepare, judge]
     required: true
   launcher:
-    description: V(mpirun) starts the ranks with SSH, V(srun) with Slurm.
+    description:
+      - V(mpirun) starts the ranks with SSH, V(srun) with Slurm.
+      - V(mpijob) writes an MPIJob of Kubeflow for each collective to O(report_dir), and runs nothing.
     type: str
-    choices: [mpirun, srun]
+    choices: [mpirun, srun, mpijob]
     default: mpirun
   memory:
     description: >-
@@ -92,6 +96,17 @@ options:
     description: Files with outputs to judge instead, by collective.
     type: dict
     default: {}
+  kubernetes:
+    description: Settings of Kubernetes objects that a fabric file does not contain.
+    type: dict
+    default: {}
+  image:
+    description: The image of MPIJobs, with Open MPI, sshd and the programs. Required for V(mpijob).
+    type: str
+  resource:
+    description: The resource of GPUs in Kubernetes.
+    type: str
+    default: nvidia.com/gpu
   unknown_allowed:
     description: Whether V(unknown) is accepted, see RV(bad).
     type: bool
@@ -132,7 +147,7 @@ state:
   sample: pass
 lines:
   description: The lines that were shown.
-  returned: with O(part=judge), and in check mode
+  returned: with O(part=judge) or O(launcher=mpijob), and in check mode
   type: list
   elements: str
 file:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import yaml_text
 from tests.playbook import ROOT, Played, play
 
 RECORDED = ROOT / "tests/recordings/collectives/all-reduce-h100-2-nodes.txt"
@@ -85,3 +86,31 @@ def test_a_launching_node_that_does_not_answer_ends_the_run(tmp_path: Path) -> N
     done = run(tmp_path, "--limit", "b300-1,b300-2", **options)
     assert done.returncode == 4 and "Connection refused" in done.one_line, done.text
     assert not (tmp_path / "reports").exists()
+
+
+def test_mpi_jobs_are_written_and_not_run(tmp_path: Path) -> None:
+    given = {"collectives_launcher": "mpijob", "collectives_image": "registry.example/nccl-tests:1"}
+    options = {"collectives_environment": {"NCCL_DEBUG": "WARN"}, "collectives_timeout": 600}
+    done = run(tmp_path, "--limit", "b300-1,b300-2", **given, **options)
+    assert done.returncode == 0 and "--timeout=600s job/railyard-all-reduce-launcher -n default" in done.text, done.text
+    assert sorted(each.name for each in (tmp_path / "reports").iterdir()) == [
+        "collectives-all_reduce.yml",
+        "collectives-alltoall.yml",
+    ]
+    job = yaml_text.load((tmp_path / "reports/collectives-all_reduce.yml").read_text())
+    launcher, worker = (job["spec"]["mpiReplicaSpecs"][kind] for kind in ("Launcher", "Worker"))
+    (container,) = launcher["template"]["spec"]["containers"]
+    assert container["command"][:8] == ["mpirun", "-np", "16", "--map-by", "ppr:8:node", "--bind-to", "none", "-x"]
+    assert container["command"][8:10] == ["NCCL_DEBUG", "all_reduce_perf"]
+    assert container["env"] == [{"name": "NCCL_DEBUG", "value": "WARN"}]
+    (container,) = worker["template"]["spec"]["containers"]
+    limits = container["resources"]["limits"]
+    assert worker["replicas"] == 2 and limits["nvidia.com/gpu"] == "8" and len(limits) == 9
+    assert len(worker["template"]["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"].split(",")) == 8
+    terms = worker["template"]["spec"]["affinity"]["nodeAffinity"]
+    assert "b300-2" in json.dumps(terms) and "b300-3" not in json.dumps(terms)
+    assert worker["template"]["metadata"]["labels"] == {"app.kubernetes.io/instance": "railyard-all-reduce"}
+    without = run(tmp_path, collectives_launcher="mpijob")
+    assert without.returncode == 2 and "an MPIJob needs an image" in without.one_line, without.text
+    hosts = run(tmp_path, **given, inventory="slurm")
+    assert hosts.returncode == 2 and "provider none attaches no pods to rails" in hosts.one_line, hosts.text

@@ -8,7 +8,6 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
     NicFamily,
     QosDefaults,
-    congestion_counters,
     layers,
     read_only,
     unknown,
@@ -33,10 +32,11 @@ IONIC = NicFamily(
         "tx_vport_rdma_unicast_bytes": "tx_rdma_ucast_bytes",
         "rx_vport_rdma_unicast_packets": "rx_rdma_ucast_pkts",
         "np_cnp_sent": "tx_rdma_cnp_pkts",
+        "np_ecn_marked_roce_packets": "rx_rdma_ecn_pkts",
+        "rp_cnp_handled": "rx_rdma_cnp_pkts",
         "out_of_sequence": "resp_rx_outouf_seq",
         "packet_seq_err": "req_rx_pkt_seq_err",
     },
-    congestion_counters=congestion_counters("rx_rdma_ecn_pkts", "tx_rdma_cnp_pkts", "rx_rdma_cnp_pkts"),
     layers=layers(
         driver=read_only("name and version of ionic; AMD's packages are not installed"),
         firmware=read_only("version by ethtool; firmware and profiles are set with nicctl"),

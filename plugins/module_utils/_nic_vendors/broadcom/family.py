@@ -8,7 +8,6 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
     NicFamily,
     QosDefaults,
-    congestion_counters,
     layers,
     managed,
     read_only,
@@ -33,10 +32,11 @@ BNXT_RE = NicFamily(
         "tx_vport_rdma_unicast_bytes": "tx_bytes",
         "rx_vport_rdma_unicast_packets": "rx_pkts",
         "np_cnp_sent": "tx_cnp_pkts",
+        "np_ecn_marked_roce_packets": "rx_ecn_marked_pkts",
+        "rp_cnp_handled": "rx_cnp_pkts",
         "out_of_sequence": "oos_drop_count",
         "packet_seq_err": "seq_err_naks_rcvd",
     },
-    congestion_counters=congestion_counters("rx_ecn_marked_pkts", "tx_cnp_pkts", "rx_cnp_pkts"),
     layers=layers(
         driver=read_only("name and version of bnxt_en; Broadcom's packages are not installed"),
         firmware=read_only("version by ethtool; parameters are set with niccli"),

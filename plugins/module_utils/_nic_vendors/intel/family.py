@@ -8,7 +8,6 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
     UNTESTED,
     NicFamily,
-    congestion_counters,
     layers,
     managed,
     read_only,
@@ -23,10 +22,13 @@ IRDMA = NicFamily(
     rdma_name="irdmaN",
     tool="nvmupdate64e",
     tool_sets=False,
-    # irdma_hw_stat_names in verbs.c
-    congestion_counters=congestion_counters("RxECNMrkd", "cnpSent", "cnpHandled"),
-    # irdma/verbs.c; UDP packets are those of RoCE v2
-    counters={"np_cnp_sent": "cnpSent", "rx_vport_rdma_unicast_packets": "RxUDP"},
+    # irdma_hw_stat_names in verbs.c; UDP packets are those of RoCE v2
+    counters={
+        "rx_vport_rdma_unicast_packets": "RxUDP",
+        "np_cnp_sent": "cnpSent",
+        "np_ecn_marked_roce_packets": "RxECNMrkd",
+        "rp_cnp_handled": "cnpHandled",
+    },
     layers=layers(
         driver=read_only("name and version of ice; Intel's packages are not installed"),
         firmware=read_only("version by ethtool; nvmupdate64e writes images"),

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
-    CONGESTION,
     RECORDING,
     NicFamily,
     QosDefaults,
-    congestion_counters,
     layers,
     managed,
     read_only,
@@ -28,7 +26,6 @@ MLX5 = NicFamily(
     qos_defaults=QosDefaults(
         3, 26, 6, 48, "NVIDIA Network Operator 26.10, NIC Configuration Operator, roceOptimized (2026-11-22)"
     ),
-    congestion_counters=congestion_counters(*CONGESTION),
     layers=layers(
         driver=managed("MLNX_OFED and DOCA-OFED, or the kernel's mlx5_core", RECORDING),
         firmware=managed("mlxconfig, mstconfig and mlxfwreset", RECORDING),

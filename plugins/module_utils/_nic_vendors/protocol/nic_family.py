@@ -89,12 +89,7 @@ def layers(
 
 # Names of mlx5: packets that the notification point received with a mark, CNPs that it sent, and CNPs that the reaction
 # point handled.
-MARKED, CNPS_SENT, CNPS_HANDLED = CONGESTION = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled")
-
-
-def congestion_counters(marked: str, sent: str, handled: str) -> dict[str, str]:
-    """Return :data:`CONGESTION` -> the names of the same counters."""
-    return dict(zip(CONGESTION, (marked, sent, handled)))
+MARKED, CNPS_SENT, CNPS_HANDLED = "np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled"
 
 
 class NicFamily(t.NamedTuple):
@@ -106,8 +101,7 @@ class NicFamily(t.NamedTuple):
     the vendor's program. ``tool_sets``: whether it sets parameters of the firmware and QoS; others only write images or
     show the state. ``has_dmabuf``: whether the driver in the kernel registers DMA-BUF memory. ``qos_defaults``: None:
     unknown. ``error_counters``: words in the names of counters of errors that the names of mlx5 do not contain.
-    ``counters``: name of a counter of mlx5 -> the name of the same counter. ``congestion_counters``: the same of marked
-    packets that were received, CNPs that were sent, and CNPs that were handled. ``layers``: from :func:`layers`.
+    ``counters``: name of a counter of mlx5 -> the name of the same counter. ``layers``: from :func:`layers`.
     ``sources``: of the facts, with their date.
     """
 
@@ -125,7 +119,6 @@ class NicFamily(t.NamedTuple):
     qos_defaults: QosDefaults | None = None
     error_counters: tuple[str, ...] = ()
     counters: t.Mapping[str, str] = {}
-    congestion_counters: t.Mapping[str, str] = {}
 
     @property
     def has_firmware_parameters(self) -> bool:

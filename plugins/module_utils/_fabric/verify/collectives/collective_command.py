@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-MPIRUN, SRUN = "mpirun", "srun"
-LAUNCHERS = (MPIRUN, SRUN)
+MPIRUN, SRUN, MPIJOB = "mpirun", "srun", "mpijob"
+LAUNCHERS = (MPIRUN, SRUN, MPIJOB)
 GPU, HOST = "gpu", "host"
 # Operation -> program of nccl-tests and rccl-tests.
 PROGRAMS = {"all_reduce": "all_reduce_perf", "alltoall": "alltoall_perf"}
@@ -46,7 +46,12 @@ class Test(t.NamedTuple):
 
 
 def argv(test: Test) -> list[str]:
-    """Return the command. ``timeout`` ends the whole process group, and the launcher the ranks on all nodes."""
+    """Return the command. ``timeout`` ends the whole process group, and the launcher the ranks on all nodes.
+
+    In an MPIJob, the operator names the hosts and has the deadline, and the pod the environment.
+    """
+    if test.launcher == MPIJOB:
+        return [*_launcher(test), *_program(test)]
     variables = {**(_AS_ROOT if test.launcher == MPIRUN else {}), **test.environment}
     words = ["env", *("%s=%s" % row for row in variables.items())]
     words += ["timeout", "--kill-after=%d" % GRACE, str(test.seconds)]
@@ -60,8 +65,8 @@ def _launcher(test: Test) -> list[str]:
         tasks = ["--ntasks=%d" % ranks, "--ntasks-per-node=%d" % test.gpus]
         gpus = ["--gpus-per-node=%d" % test.gpus] if test.memory == GPU else []
         return ["srun", "--job-name=railyard-collectives", *nodes, *tasks, *gpus, "--exclusive", *test.arguments]
-    hosts = ",".join("%s:%d" % (host, test.gpus) for host in test.hosts)
-    placed = ["--host", hosts, "-np", str(ranks), "--map-by", "ppr:%d:node" % test.gpus, "--bind-to", "none"]
+    hosts = ["--host", ",".join("%s:%d" % (host, test.gpus) for host in test.hosts)] if test.launcher == MPIRUN else []
+    placed = [*hosts, "-np", str(ranks), "--map-by", "ppr:%d:node" % test.gpus, "--bind-to", "none"]
     exported = [word for name in test.environment for word in ("-x", name)]
     return ["mpirun", *placed, *exported, *test.arguments]
 

@@ -27,6 +27,11 @@ _SSH = "check that 'ssh NODE true' works from the launching node, as the user of
 # What launchers print -> the cause and the remedy; the first that matches counts.
 _STARTS: t.Sequence[tuple[str, str, str]] = (
     (
+        r"Invalid generic resource",
+        "Slurm knows no GPUs of the nodes",
+        "configure them in slurm.conf (GresTypes=gpu, and Gres=gpu:NUMBER of the nodes)",
+    ),
+    (
         r"queued and waiting for resources|Unable to allocate|Invalid (?:partition|account|node name|qos)"
         r"|Requested node|Required node|Access/permission denied|Unable to confirm allocation",
         "Slurm did not allocate the nodes",

@@ -20,7 +20,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
     CNPS_HANDLED,
     CNPS_SENT,
-    CONGESTION,
     MARKED,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
@@ -215,16 +214,20 @@ def _has_no_ecn(run: Run, incast: Incast, unknown: list[str]) -> bool:
     if about:
         run.fail("RV821", incast.server, incast.rail, "ECN", **about)
         return True
-    missing = [name for name, known in zip(CONGESTION, (marked, sent, None if None in handled else 0)) if known is None]
+    missing = [
+        name
+        for name, known in zip((MARKED, CNPS_SENT, CNPS_HANDLED), (marked, sent, None if None in handled else 0))
+        if known is None
+    ]
     if missing:
         unknown.append("ECN was not judged at all points: the NIC has no counter like %s" % " and ".join(missing))
     return False
 
 
 def value(counters: t.Mapping[str, int], name: str) -> int | None:
-    """Return the increase of a counter of :data:`.nic_family.CONGESTION` by its name on any family; None: unknown."""
-    names = {family.congestion_counters[name] for family in FAMILIES.values() if family.congestion_counters}
-    return next((counters[each] for each in sorted(names) if each in counters), None)
+    """Return the increase of a counter of mlx5, by its name on any family; None: unknown."""
+    names = [name, *(family.counters[name] for family in FAMILIES.values() if name in family.counters)]
+    return next((counters[each] for each in names if each in counters), None)
 
 
 def lines(rows: t.Sequence[Row]) -> list[str]:
