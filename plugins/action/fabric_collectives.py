@@ -30,7 +30,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.col
     Judged,
     Planned,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors import collective_floors
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors import (
+    collective_floors,
+    rail_floors,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output, _planned
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
@@ -40,6 +43,8 @@ _SOURCE = Path(__file__).resolve().parents[1] / "module_utils/_node/probe/mpi_co
 _MOST = 64 << 20
 # The variable of each node with its name for the launcher.
 _NAME = "__collectives_host"
+# PCIe generation -> GT/s of a lane.
+_TRANSFERS = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
 # The largest message in bytes.
 _SIZES = {collective_command.GPU: 8 << 30, collective_command.HOST: 256 << 20}
 
@@ -223,13 +228,18 @@ def _nic(variables: t.Mapping[str, t.Any]) -> float | None:
     for port in variables["railyard_node"].get("ports") or ():
         if port.get("role", "compute") != "compute":
             continue
-        speed = (port.get("expect") or {}).get("speed")
+        expected = port.get("expect") or {}
+        speed = expected.get("speed")
         if not speed:
             return None
         planes = port.get("planes") or {}
         # collectives use several connections, which a bond distributes over its members
         members = len((port.get("lower") or {}).get("functions") or ())
-        total += speed / 8.0 * max(members, planes.get("count", 1) if planes.get("balancing") == "hardware" else 1, 1)
+        carried = speed * max(members, planes.get("count", 1) if planes.get("balancing") == "hardware" else 1, 1)
+        if expected.get("pcie_gen") in _TRANSFERS and expected.get("pcie_lanes"):
+            slot = rail_floors.pcie_gbits(_TRANSFERS[expected["pcie_gen"]], expected["pcie_lanes"])
+            carried = min(carried, slot)
+        total += carried / 8.0
     return total or None
 
 

@@ -60,6 +60,7 @@ ELSEWHERE = [
     Row(r"ansible-playbook .*playbooks/awx\.yml\b.*", "tests/functional/awx/test_awx.py"),
     Row(r"ansible-playbook .*playbooks/collectives\.yml\b.*", "tests/functional/entry_points/test_collectives.py"),
     Row(r"ansible \S+ .*-m railyard\.fabric\.rail_info\b.*", "tests/integration/test_rail_info.py"),
+    Row(r"railyard-health status", "tests/functional/node/test_health_service.py"),
     Row(r"railyard-agent (un)?cordon \S+.*", "tests/functional/node/test_rail_agent.py"),
     Row(r"ansible \S+ .*-m ansible\.builtin\.ping", why="asks the reader's own nodes for nothing"),
     Row(r"kubectl apply -k rendered/\S+/workload", why="starts pods, and no kubelet runs in the tests"),

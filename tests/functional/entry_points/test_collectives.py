@@ -44,9 +44,22 @@ def test_storage_rails_do_not_count_and_a_missing_speed_is_unknown(tmp_path: Pat
     nodes = json.dumps({"collectives_outputs": {"all_reduce": str(RECORDED)}, "collectives_gpus": 8})
     done = run(tmp_path, "-e", nodes, "--limit", "railyard_nodes[0:1]", inventory="ib-compute-roce-storage")
     assert document(tmp_path)["nic"] == 400.0, done.text
+    # two ports of 200 Gb/s in slots of PCIe 4.0 x16, which carry more
+    run(tmp_path, "-e", nodes, "--limit", "railyard_nodes[0:1]", inventory="four-gpu-two-nic")
+    assert document(tmp_path)["nic"] == 50.0
     done = run(tmp_path, "-e", nodes, "--limit", "railyard_nodes[0:1]", inventory="bonded-roce")
     assert done.returncode == 2 and "the plan has no speed of the rails" in done.text
     assert document(tmp_path)["state"] == "unknown"
+
+
+def test_a_narrow_slot_limits_the_nics(tmp_path: Path) -> None:
+    """PCIe 4.0 with 8 lanes carries less than a port of 200 Gb/s."""
+    text = (ROOT / "inventories/four-gpu-two-nic/fabric.yml").read_text()
+    assert "pcie_lanes: 16" in text
+    (tmp_path / "fabric.yml").write_text(text.replace("pcie_lanes: 16", "pcie_lanes: 8"))
+    given = {"collectives_outputs": {"all_reduce": str(RECORDED)}, "collectives_gpus": 8}
+    done = run(tmp_path, "--limit", "railyard_nodes[0:1]", inventory=str(tmp_path / "fabric.yml"), **given)
+    assert 20 < document(tmp_path)["nic"] < 30, done.text
 
 
 def test_check_mode_shows_the_commands_and_runs_nothing(tmp_path: Path) -> None:
@@ -54,8 +67,12 @@ def test_check_mode_shows_the_commands_and_runs_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0 and not (tmp_path / "reports").exists(), done.text
     assert "srun --job-name=railyard-collectives --nodes=2 --nodelist=b300-1,b300-2" in done.text
     assert "--gpus-per-node=8 --exclusive all_reduce_perf -b 1073741824 -e 8589934592" in done.text
-    host = run(tmp_path, "--check", collectives_memory="host", inventory="lab")
-    assert "--host node-1:1,node-2:1" in host.text and "python3 -c SOURCE alltoall 33554432 268435456 20" in host.text
+    names = {"collectives_host": "{{ inventory_hostname }}-admin"}
+    host = run(tmp_path, "--check", collectives_memory="host", inventory="lab", **names)
+    assert (
+        "--host node-1-admin:1,node-2-admin:1" in host.text
+        and "python3 -c SOURCE alltoall 33554432 268435456 20" in host.text
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.playbook import Played, play
+from tests.playbook import PROGRAMS, Played, kill, play, start
 from tests.upstream import ROOT
 from tests.waiting import wait_for
 
+LAB = ROOT / "inventories/lab"
 MPI = ROOT / ".cache" / "mpi"  # by tools/mpi
 pytestmark = [
     pytest.mark.long,
@@ -70,9 +71,9 @@ class Cluster(t.NamedTuple):
 
     folder: Path
 
-    def run(self, **given: t.Any) -> tuple[Played, dict[str, t.Any]]:
-        """Run the playbook, and return how it ended and ``collectives.json``."""
-        options = {
+    def options(self, **given: t.Any) -> dict[str, t.Any]:
+        """Return the variables of a run."""
+        return {
             "ansible_connection": "local",
             "collectives_memory": "host",
             "collectives_min_bytes": 1 << 20,
@@ -82,8 +83,15 @@ class Cluster(t.NamedTuple):
             "verify_report_dir": str(self.folder / "reports"),
             **given,
         }
-        env = {"PATH": "%s:%s" % (self.folder, os.environ["PATH"]), "ANSIBLE_STDOUT_CALLBACK": "railyard.fabric.rails"}
-        done = play("playbooks/collectives.yml", inventory=ROOT / "inventories/lab", given=options, env=env)
+
+    @property
+    def env(self) -> dict[str, str]:
+        path = "%s:%s:%s" % (PROGRAMS, self.folder, os.environ["PATH"])
+        return {"PATH": path, "ANSIBLE_STDOUT_CALLBACK": "railyard.fabric.rails"}
+
+    def run(self, **given: t.Any) -> tuple[Played, dict[str, t.Any]]:
+        """Run the playbook, and return how it ended and ``collectives.json``."""
+        done = play("playbooks/collectives.yml", inventory=LAB, given=self.options(**given), env=self.env)
         return done, json.loads((self.folder / "reports/collectives.json").read_text())
 
 
@@ -157,3 +165,15 @@ def test_after_the_time_all_processes_are_ended(cluster: Cluster) -> None:
     assert done.returncode == 2 and codes(document) == [("fail", "RV874")], done.text
     assert "did not end within 8 s" in done.text
     wait_for(lambda: not running(cluster.folder), "the processes end")
+
+
+def test_after_an_interrupted_run_the_time_ends_all_processes(cluster: Cluster) -> None:
+    given = cluster.options(collectives_operations=["all_reduce"], collectives_iterations=10**6, collectives_timeout=15)
+    run = start("playbooks/collectives.yml", LAB, given, **cluster.env)
+    wait_for(lambda: any("mpirun" in each for each in running(cluster.folder)), "the test begins")
+    kill(run)
+    assert not (cluster.folder / "reports").exists()
+    wait_for(lambda: not running(cluster.folder), "the processes end")
+    # the next run is not disturbed
+    done, document = cluster.run(collectives_floor=0.001)
+    assert done.returncode == 0 and document["state"] == "pass", done.text

@@ -154,4 +154,4 @@ def reports(live: LiveNode, api: DraApi, config: Path) -> None:
     assert conditions(api)[node_reports.CONDITION] == "Unknown"
     # removed with the service, from its record
     node_reports.withdraw(System())
-    assert node_reports.CONDITION not in conditions(api) and not os.path.exists(node_reports.REPORTED)
+    assert node_reports.CONDITION not in conditions(api) and not os.path.exists(fault_holds.REPORTED)

@@ -32,7 +32,7 @@ BARE = CARD.replace("mode: block, block: 32, gateway: .254, pods: .1-.192", "mod
 SOFT = "soft_rdma: rxe, driver: {kind: inbox}, pci: {acs: disabled, iommu: passthrough}, limits: {memlock: unlimited}"
 CNI = (FABRIC % ("macvlan, provider: cni", SOFT + ", nccl: {}, gpudirect: {path: none}, imex: {}")).replace(
     "{profile: server}", "{profile: server, nvlink_domain: r1}"
-)
+) + "health: {enabled: true}\n"
 
 
 class Hosted(t.NamedTuple):

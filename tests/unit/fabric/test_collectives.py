@@ -115,6 +115,15 @@ def test_published_results_have_the_shares_of_the_documentation() -> None:
         assert each.busbw > collective_floors.floor(shape), each
 
 
+def test_the_documentation_has_the_published_results_and_their_floors() -> None:
+    rows = [line for line in (ROOT / "docs/collectives.md").read_text().splitlines() if line.startswith("| all")]
+    for each in collective_floors.PUBLISHED:
+        head = "| %s%s | %d |" % (each.operation, ", ring" * each.ring, each.nodes)
+        (row,) = (line for line in rows if line.startswith(head))
+        floor = collective_floors.floor(Shape(each.operation, each.nodes, 8, 400, each.ring))
+        assert "%.0f" % each.busbw in row and "%.0f %%" % (100 * each.share) in row and "| %.0f |" % floor in row, row
+
+
 @given(st.sampled_from(collective_floors.OPERATIONS), st.integers(2, 4096), st.integers(1, 16), st.booleans())
 def test_no_floor_is_above_what_the_nics_carry(operation: str, nodes: int, gpus: int, ring: bool) -> None:
     shape = Shape(operation, nodes, gpus, 400.0, ring)

@@ -46,7 +46,7 @@ class Machine(System):
 
     def report(self, **written: object) -> None:
         record = node_reports.Reported("hgx-1", "/etc/none.conf")._replace(**written)  # type: ignore[arg-type]
-        self.write_file(node_reports.REPORTED, json.dumps(record._asdict()))
+        self.write_file(fault_holds.REPORTED, json.dumps(record._asdict()))
 
     def remove(self) -> list[str]:
         """Remove the service. Return the attributes of the changes in their order."""
@@ -63,7 +63,7 @@ def test_cordons_and_files_of_the_service_end_with_it(tmp_path: Path) -> None:
     # the running service would write them again
     assert machine.remove() == ["service", "reports", "unit", "units", "metrics", "holds", "spec"]
     assert cordon_file.cordons(machine).all() == {"gpu01": KEPT}
-    assert not machine.exists(node_reports.REPORTED) and not machine.exists("/run/railyard/health")
+    assert not machine.exists(fault_holds.REPORTED) and not machine.exists("/run/railyard/health")
     assert machine.remove() == []
 
 
@@ -72,8 +72,8 @@ def test_an_api_server_that_cannot_be_asked_has_a_remedy(tmp_path: Path) -> None
     machine.report(taints=True)
     with pytest.raises(RailyardError) as caught:
         machine.remove()
-    assert "there is no kubeconfig" in str(caught.value) and node_reports.REPORTED in caught.value.remedy
+    assert "there is no kubeconfig" in str(caught.value) and fault_holds.REPORTED in caught.value.remedy
     assert machine.calls == ["stop"] and machine.exists(installed_health.UNIT)
     # the other remedy
-    machine.remove_file(node_reports.REPORTED)
+    machine.remove_file(fault_holds.REPORTED)
     assert "unit" in machine.remove()

@@ -246,7 +246,7 @@ def test_options_that_end_are_withdrawn(system: System) -> None:
     assert present() == (False, False, True)
     again()
     withdraw(system, None, lambda _system, _file: api)
-    assert present() == (False, False, False) and not system.exists(node_reports.REPORTED)
+    assert present() == (False, False, False) and not system.exists(fault_holds.REPORTED)
     before = len(api.requests)
     withdraw(system, None, lambda _system, _file: api)
     assert len(api.requests) == before
@@ -263,7 +263,7 @@ def test_what_cannot_be_withdrawn_is_not_forgotten(system: System) -> None:
     api.error = None
     withdraw(system, None, lambda _system, _file: api)
     assert reported(system) is None and api.taints == [] and api.conditions == {"Ready": ""}
-    system.write_file(node_reports.REPORTED, "{")
+    system.write_file(fault_holds.REPORTED, "{")
     with pytest.raises(RailyardError, match="damaged"):
         withdraw(system, None, lambda _system, _file: api)
 
@@ -276,7 +276,7 @@ def test_a_service_that_starts_without_an_option_withdraws_it(system: System, mo
     monkeypatch.setattr(node_reports, "PAUSE", 0.01)
     reports = NodeReports(system, lambda _text: None, lambda _system, _file: api)
     reports.update(spec(NOTHING), read(system, BAD))
-    wait_for(lambda: api.taints == [] and CONDITION not in api.conditions and not system.exists(node_reports.REPORTED))
+    wait_for(lambda: api.taints == [] and CONDITION not in api.conditions and not system.exists(fault_holds.REPORTED))
     reports.close()
     assert CONDITION not in api.conditions
 

@@ -15,6 +15,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
 
 # Kept over a restart of the service. It ends with the boot, as the clock does.
 FILE = "/run/railyard/health/holds.json"
+# What the service may have written for Kubernetes, so that it is removed after the option, the service or a boot has
+# ended; see node_reports.
+REPORTED = "/var/lib/railyard/health/reported.json"
 # Seconds after the first recovery, the maximum, and seconds without a failure after which the next one is the first.
 FIRST, MAXIMUM, FORGOTTEN = 30.0, 3600.0, 7200.0
 

@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.service_process import log
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health import health_metrics
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.fault_holds import REPORTED
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_parts import HealthPart
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_spec import FILE, HealthSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import HealthState
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health.node_reports import REPORTED, NodeReports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.metrics_server import MetricsServer
+
+if t.TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.health.node_reports import NodeReports
 
 
 class Metrics(HealthPart):
@@ -62,6 +67,9 @@ class Reports(HealthPart):
     def follow(self, spec: HealthSpec) -> None:
         self._spec = spec
         if self._reports is None and (spec.kubernetes or self._system.exists(REPORTED)):
+            # its client of the API server needs 7 MB of memory
+            from ansible_collections.railyard.fabric.plugins.module_utils._node.health.node_reports import NodeReports
+
             self._reports = NodeReports(self._system, log)
 
     def publish(self, state: HealthState) -> None:

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api
     ApiServer,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file, fault_holds
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.fault_holds import REPORTED
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_spec import HealthSpec, Kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import (
     FAIL,
@@ -34,8 +35,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
 CONDITION, TAINT = "RailsHealthy", "health.railyard.fabric/rail-fault"
 # The writer of cordons in cordons.json.
 BY = "railyard-health"
-# What the service may have written, so that it is removed after the option, the service or a boot has ended.
-REPORTED = "/var/lib/railyard/health/reported.json"
 # The node file of the agent, without which cordons have no effect.
 AGENT = "/etc/railyard/agent.json"
 # Seconds between two reports of an unchanged state, after a failed one, and at most between two looks at the cordons.

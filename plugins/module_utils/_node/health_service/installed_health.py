@@ -241,7 +241,7 @@ class HealthService(Subsystem):
         changes = []
         if self._service.get("ActiveState", "inactive") not in ("inactive", "failed"):
             changes.append(Change(SERVICE, "service", "started", "stopped", self._stop, kind=STEP))
-        if system.exists(node_reports.REPORTED):
+        if system.exists(fault_holds.REPORTED):
             # after the stop, which sets the condition to Unknown
             changes.append(Change("Kubernetes", "reports", "there", None, self._withdraw))
         if state["service"]["enabled"]:
@@ -270,7 +270,7 @@ class HealthService(Subsystem):
             node_reports.withdraw(self._system)
         except RailyardError as error:
             remedy = "%s; or remove %s, and leave the condition and the taint on the Node"
-            raise RailyardError(error.message, error.place, remedy % (error.remedy, node_reports.REPORTED)) from None
+            raise RailyardError(error.message, error.place, remedy % (error.remedy, fault_holds.REPORTED)) from None
 
     def _reload(self) -> None:
         self._system.check(["systemctl", "daemon-reload"], "check the units that it names", timeout=120)
