@@ -23,7 +23,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     NodeReport,
     check_share,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import SHARE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
@@ -74,7 +73,7 @@ class ActionModule(ControllerAction):
         "rails": {"type": "list", "elements": "str", "default": []},
         "began": {"type": "float"},
         "budget": {"type": "float"},
-        "share": {"type": "float", "default": SHARE},
+        "share": {"type": "float"},
         "unproven_allowed": {"type": "bool", "default": False},
         "tails": {"type": "bool", "default": False},
         "soak": {"type": "float", "default": 0},

@@ -111,7 +111,8 @@ class ActionModule(ActionBase):
         self._facts: Row = {}
         try:
             if part == BEGIN:
-                check_share(float(self._value("verify_share")))
+                share = self._value("verify_share")
+                check_share(None if share in (None, "") else float(share))
                 group_rounds.check_clients(self._begun["clients"])
                 result.update(self._begun)
             elif part == CHOOSE:
@@ -343,7 +344,8 @@ class ActionModule(ActionBase):
         if self._begun["narrow"] and batch < further_rounds.BATCHES and not (until and time.time() >= until):
             briefs = {name: self._spool.noted(name, _BRIEF) for name in sorted(self._spool.nodes(_BRIEF))}
             nodes = {name: self._spool.noted(name, NODE) for name in self._spool.nodes(NODE)}
-            results = suspect_results.results(briefs, nodes, float(self._begun["verdict"]["share"]))
+            share = self._begun["verdict"]["share"]
+            results = suspect_results.results(briefs, nodes, None if share in (None, "") else float(share))
             rounds = further_rounds.rounds(results, suspect_results.leaves(nodes), batch)
         for name in self._spool.nodes(TURNS):
             self._spool.note(name, TURNS, [])

@@ -64,9 +64,10 @@ options:
     description: The time limit of the rounds in seconds, for the verdict.
     type: float
   share:
-    description: The part of the bandwidth of link and PCIe that a transfer must reach.
+    description:
+      - The part of the bandwidth of link and PCIe that a transfer must reach. If omitted, the floor follows from the
+        plan.
     type: float
-    default: 0.8
   soak:
     description: The time of a soak in seconds; 0 without one.
     type: float

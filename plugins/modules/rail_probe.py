@@ -476,9 +476,11 @@ results:
         - C(gpu) is whether the data was in GPU memory.
         - C(latency_us) is the typical one-way latency in microseconds; null without O(latency). With it, C(p99_us) is
           the 99th percentile, and C(max_us) the greatest.
+        - C(size) and C(iterations) are the bytes of a message and the number of messages.
       type: dict
       returned: always
-      sample: {gbits: 96.4, latency_us: 1.62, gid_index: 3, gpu: false, error: '', remedy: ''}
+      sample:
+        {gbits: 96.4, latency_us: 1.62, gid_index: 3, gpu: false, size: 65536, iterations: 1000, error: '', remedy: ''}
     found:
       description:
         - Facts about lost packets; null if none was lost. C(small) is whether packets of 96 bytes pass, C(path_mtu) the

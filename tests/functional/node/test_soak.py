@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import typing as t
 
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
@@ -37,18 +38,22 @@ def breakable(node: Node) -> None:
     program.chmod(0o755)
 
 
-def repetitions(cluster: Cluster) -> int:
-    """How often the rails of a node have been tested, as its number of changes of a file."""
-    return sum(int(node.root("/run/repeated").read_text() or 0) for node in cluster.nodes.values())
+def long_enough(cluster: Cluster, **options: t.Any) -> float:
+    """Return the seconds in which this machine can repeat all turns, from the time of one pass."""
+    began = time.monotonic()
+    cluster.start(run="one pass", **options)
+    assert outcome(cluster.collect(run="one pass")) == pairs(cluster)
+    return 10 + 3 * (time.monotonic() - began)
 
 
 @in_own_namespace
 def test_turns_are_repeated_without_the_control_node_and_all_ends_agree_on_the_end(live: LiveNode) -> None:
     cluster = Groups(live, 3)
     turns = len(cluster.rounds) + len(cluster.groups)
+    seconds = long_enough(cluster, group_seconds=1)
     # each prober has its own end, as if the nodes had been started one after the other
     for place, name in enumerate(cluster.nodes):
-        cluster.start(name, soak_seconds=45 - 2 * place, soak_turns=turns, group_seconds=1)
+        cluster.start(name, soak_seconds=seconds - 2 * place, soak_turns=turns, group_seconds=1)
     found = cluster.collect()
     assert outcome(found) == pairs(cluster), found
     rows = soaked(found)
@@ -72,8 +77,9 @@ def test_turns_are_repeated_without_the_control_node_and_all_ends_agree_on_the_e
 def test_what_happens_once_in_a_soak_is_counted_with_its_time(live: LiveNode) -> None:
     cluster = Cluster(live, 2)
     ((server, client),) = cluster.rounds[0]
+    seconds = 2 * long_enough(cluster)
     breakable(cluster.nodes[client])
-    cluster.start(soak_seconds=40, soak_turns=len(cluster.rounds), watched=WATCHED)
+    cluster.start(soak_seconds=seconds, soak_turns=len(cluster.rounds), watched=WATCHED)
     # the first pass has ended when the second test begins
     listened = cluster.nodes[client].root("/run/passes")
     cluster.nodes[client].root("/run/tools/ib_write_bw").write_text(
@@ -97,7 +103,8 @@ def test_what_happens_once_in_a_soak_is_counted_with_its_time(live: LiveNode) ->
 @in_own_namespace
 def test_a_partner_that_dies_in_a_soak_is_named_and_the_others_continue(live: LiveNode) -> None:
     cluster = Cluster(live, 3)
-    cluster.start(soak_seconds=30, soak_turns=len(cluster.rounds), watched=WATCHED)
+    seconds = 2 * long_enough(cluster)
+    cluster.start(soak_seconds=seconds, soak_turns=len(cluster.rounds), watched=WATCHED)
     passes = cluster.nodes["ai-1"].root("/run/passes")
     program = cluster.nodes["ai-1"].root("/run/tools/ib_write_bw")
     text = program.read_text()

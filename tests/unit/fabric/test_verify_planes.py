@@ -8,6 +8,7 @@ and 12), functions of a card, members of a bond, and the sub-device of an Infini
 
 from __future__ import annotations
 
+import copy
 import random
 import typing as t
 
@@ -18,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
 from tests.unit.fabric.test_verify_layouts import TEXTS as LAYOUTS
-from tests.unit.fabric.verify_nodes import Row, World, only_failure, plan
+from tests.unit.fabric.verify_nodes import Row, World, counters_of, only_failure, plan
 
 NODE, RAIL = "ai-2", "gpu01"
 NUMBERS = (3, 6, 9, 12)
@@ -83,6 +84,8 @@ class Planes(World):
         for name, node in self.plans.items():
             for port in node["ports"]:
                 self._observed(self.infos[name], port, node["index"])
+            self.infos[name]["counters"] = counters_of(self.infos[name], node)
+            self.after[name] = copy.deepcopy(self.infos[name]["counters"])
 
     def _observed(self, info: Row, port: Row, index: int) -> None:
         """Add the rows of the planes to the rows of the port that ``live_nodes`` made."""
@@ -335,7 +338,7 @@ def test_a_slow_plane_is_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "floor"), [("ports", 640), ("functions", 640), ("bond", 640), ("inside", 160)], ids=KINDS
+    ("kind", "floor"), [("ports", 695), ("functions", 695), ("bond", 695), ("inside", 177)], ids=KINDS
 )
 def test_the_bandwidth_floor_counts_all_planes(kind: str, floor: int) -> None:
     """An InfiniBand device reports its own rate, not the rate of each plane."""
@@ -352,12 +355,13 @@ def test_the_bandwidth_floor_counts_all_planes(kind: str, floor: int) -> None:
     for transfer in world.transfers(NODE, RAIL):
         transfer["gbits"] = floor - 10.0
     failure = only_failure(world.document(), "RV853", NODE, RAIL)
-    assert (failure["expected"], failure["found"]) == ("%d Gb/s or more" % floor, "%d.0 Gb/s" % (floor - 10))
+    assert failure["expected"].startswith("%d Gb/s or more (limited by link of ai-" % floor), failure["expected"]
+    assert failure["found"] == "%d.0 Gb/s" % (floor - 10)
     assert "over all planes" in failure["cause"]
     # with PCIe of a quarter of the speed, this is the limit
     for row in world.infos[NODE]["nics"]:
         row["pcie"] = {"speed": 16.0, "width": 16}
-    assert codes(world) == ([] if floor > 160 else [("RV853", NODE, RAIL)])
+    assert codes(world) == ([] if floor > 177 else [("RV853", NODE, RAIL)])
 
 
 @pytest.mark.parametrize("kind", ["ports", "functions", "bond"])
@@ -372,11 +376,16 @@ def test_a_lost_plane_lowers_the_floor(kind: str) -> None:
     world.cut(1)
     world.cut(2, node="ai-1")
     for transfer in world.transfers(NODE, RAIL):
-        transfer["gbits"] = 330.0
+        transfer["gbits"] = 355.0
     assert {code for code, _node, _rail in codes(world)} == {"RV422"}
     for transfer in world.transfers(NODE, RAIL):
         transfer["gbits"] = 310.0
-    assert {code for code, _node, _rail in codes(world)} == {"RV422", "RV853"}
+    verdict = world.document()
+    assert {each["code"] for each in verdict["failures"]} == {"RV422", "RV853"}
+    slow = [row for row in verdict["measures"] if row["limited_by"] == "planes"]
+    assert slow and {row["rail"] for row in slow} == {RAIL}
+    (failure,) = [each for each in verdict["failures"] if each["code"] == "RV853"]
+    assert "2 of 4 planes" in failure["expected"]
 
 
 def test_a_plane_that_is_set_down_has_another_remedy() -> None:

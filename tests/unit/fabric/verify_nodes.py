@@ -16,8 +16,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare, port_options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions, leaf_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, counter_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
@@ -69,6 +71,15 @@ def only_failure(verdict: Row, code: str, node: str | None, rail: str | None) ->
     return failures[0]
 
 
+def counters_of(info: Row, node: Row) -> Row:
+    """The counters of all ports of a node."""
+    names = [counter_names(Live(info), port) for port in node["ports"]]
+    return {
+        "netdevs": {name: {"rx_crc_errors": 0} for each in names for name in each["netdevs"]},
+        "devices": {name: {"packet_seq_err": 5, "np_cnp_sent": 7} for each in names for name in each["devices"]},
+    }
+
+
 class World:
     """The nodes of a fabric as modules report them; tests change these rows."""
 
@@ -77,7 +88,7 @@ class World:
         self.fabric: Row = document["fabric"]
         self.plans: dict[str, Row] = {node["name"]: node for node in document["nodes"]}
         self.infos: dict[str, Row] = {name: self._info(node) for name, node in self.plans.items()}
-        self.states: dict[str, Row] = {name: self._states() for name in self.plans}
+        self.states: dict[str, Row] = {name: self._states(node, self.fabric) for name, node in self.plans.items()}
         self.pairs = [pair for each in probe_pairs.rounds(list(self.plans), rounds) for pair in each]
         self.probes: dict[str, list[Row]] = {name: [] for name in self.plans}
         for server, client in self.pairs:
@@ -128,10 +139,7 @@ class World:
         ]
         for row in info["interfaces"]:
             row["mac"] = "02:00:00:01:%02x:%s" % (node["index"], row["mac"][12:14])
-        info["counters"] = {
-            "netdevs": {port["netdev"]: {"rx_crc_errors": 0} for port in node["ports"]},
-            "devices": {port["rdma"]["name"]: {"packet_seq_err": 5, "np_cnp_sent": 7} for port in node["ports"]},
-        }
+        info["counters"] = counters_of(info, node)
         return info
 
     # -- pods ----------------------------------------------------------------------------------------------------------
@@ -245,8 +253,15 @@ class World:
                     row.update({"ok": False, "transfer": None, "error": "lost", **how})
 
     @staticmethod
-    def _states() -> Row:
-        return {module: {"changes": [], "gathered": {}} for module in ("rail_ports", "rdma_link", "rdma_netns_mode")}
+    def _states(node: Row, fabric: Row) -> Row:
+        """The modules that have something to do on a node, and those that read a state."""
+        planned = [
+            row.module
+            for row in HOST_LAYERS
+            if row.drift and row.options(node, fabric, port_options(node["ports"], row.module) if row.ports else [])
+        ]
+        modules = ("rail_ports", "rdma_link", "rdma_netns_mode", *planned)
+        return {module: {"changes": [], "gathered": {}} for module in modules}
 
     @staticmethod
     def _probe(rail: str, peer: str) -> Row:

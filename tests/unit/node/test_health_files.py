@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health import (
     health_rules,
@@ -153,3 +154,10 @@ def test_codes_of_verify_have_the_same_name_and_title() -> None:
 def test_each_threshold_has_a_source_and_a_code() -> None:
     for row in health_rules.THRESHOLDS.values():
         assert row.code in health_rules.RULES and row.source and row.counters and row.unit
+
+
+def test_thresholds_have_the_name_that_each_family_gives_to_a_counter() -> None:
+    for family in FAMILIES.values():
+        for name, own in family.counters.items():
+            if name in health_rules.THRESHOLDS:
+                assert own in health_rules.THRESHOLDS[name].counters, (family.name, name)

@@ -22,7 +22,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_readers import RailReaders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from lab.leaf import lldp_frame
+from tests.unit.node import test_interfaces
 from tests.unit.node.plane_devices import Machine, recorded
+from tests.unit.node.trees import Tree
 from tests.waiting import wait_for
 
 
@@ -31,22 +33,27 @@ def rail(**row: t.Any) -> health_spec.Rail:
     return health_spec.parse_spec(document).rails[0]
 
 
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """ConnectX-8 with 12 RDMA ports, four of which carry planes; ``links`` of it are the links of the kernel."""
-    found = Machine(tmp_path, recorded("connectx8-12-ports"))
+def kernel_with(links: list[Link]) -> t.Any:
+    """A kernel with these links, and without addresses."""
 
     class Kernel(contextlib.nullcontext[t.Any]):
         def __enter__(self) -> Kernel:
             return self
 
         def link(self, which: str) -> Link | None:
-            return next((link for link in found.links if link.name == which), None)
+            return next((link for link in links if link.name == which), None)
 
         def addresses(self, index: int) -> list[t.Any]:
             return []
 
-    monkeypatch.setattr(health_reader, "Rtnetlink", Kernel)
+    return Kernel
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """ConnectX-8 with 12 RDMA ports, four of which carry planes; ``links`` of it are the links of the kernel."""
+    found = Machine(tmp_path, recorded("connectx8-12-ports"))
+    monkeypatch.setattr(health_reader, "Rtnetlink", kernel_with(found.links))
     return found
 
 
@@ -153,6 +160,54 @@ def test_an_error_of_netlink_is_unread(machine: Machine, monkeypatch: pytest.Mon
     monkeypatch.setattr(health_reader, "Rtnetlink", fail)
     seen = RailReader(machine.tree.system(), planed(machine)).read()
     assert seen == Unread("rtnetlink: no buffer space", health_reader.DMESG)
+
+
+# -- bonds -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lacp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    """A bond with LACP, as bond_fill_info() of the kernel reports it: one member has a link, the other has none."""
+    tree = Tree(tmp_path)
+    for function, netdev in ((test_interfaces.ONE, "ens2f0np0"), (test_interfaces.TWO, "ens2f1np1")):
+        tree.function("pci0000:20/0000:20:01.0/" + function)
+        tree.netdev(function, netdev)
+    tree.write("/proc/net/bonding/bond0", test_interfaces.PROC)
+    links = test_interfaces.lacp_bond()
+    vlan = links[-1]._replace(ifindex=11, name="bond0.7", kind="vlan", below=10, data=test_interfaces.vlan_data(7))
+    monkeypatch.setattr(health_reader, "Rtnetlink", kernel_with([*links, vlan]))
+    return tree.system()
+
+
+def on_bond(**changes: t.Any) -> health_spec.Rail:
+    functions = [{"pci": test_interfaces.ONE}, {"pci": test_interfaces.TWO}]
+    return rail(**dict({"netdev": "bond0", "bond": "bond0", "bond_mode": "802.3ad", "functions": functions}, **changes))
+
+
+def test_members_of_a_bond_have_their_link_aggregator_and_partner(lacp: System) -> None:
+    seen = RailReader(lacp, on_bond()).read()
+    assert isinstance(seen, Observed) and seen.bond
+    assert (seen.bond.mode, seen.bond.aggregator, seen.bond.partner) == ("802.3ad", 1, "02:11:22:33:44:55")
+    rows = [each and (each.name, each.master, each.link, each.aggregator, each.partner) for each in seen.functions]
+    assert rows == [("ens2f0np0", 10, "up", 1, "02:11:22:33:44:55"), ("ens2f1np1", 10, "down", 2, None)]
+    assert [(fact.code, fact.what) for fact in compare(on_bond(), seen)[0]] == [("RV414", "ens2f1np1")]
+
+
+def test_a_member_that_carries_a_plane_is_that_plane(lacp: System) -> None:
+    spec = on_bond(planes=[{"plane": 1}, {"plane": 2}])
+    seen = RailReader(lacp, spec).read()
+    assert isinstance(seen, Observed)
+    facts, planes = compare(spec, seen)
+    assert [(fact.code, fact.plane) for fact in facts] == [("RV422", 2)]
+    assert [(each.plane, each.state) for each in planes] == [(1, "pass"), (2, "fail")]
+
+
+def test_a_vlan_on_a_bond_has_its_id_and_parent(lacp: System) -> None:
+    for vlan, codes in ((7, ["RV414"]), (8, ["RV414", "RV419"])):
+        spec = on_bond(netdev="bond0.7", vlan=vlan, parent="bond0")
+        seen = RailReader(lacp, spec).read()
+        assert isinstance(seen, Observed) and (seen.vlan, seen.parent) == (7, 10)
+        assert [fact.code for fact in compare(spec, seen)[0]] == codes
 
 
 # -- LLDP --------------------------------------------------------------------------------------------------------------

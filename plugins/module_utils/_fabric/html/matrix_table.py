@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
     FAILED,
     NOT_CHECKED,
     OK,
+    UNKNOWN,
     Verdict,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
@@ -41,7 +42,7 @@ class Row(t.NamedTuple):
 
     @property
     def unknown(self) -> bool:
-        return NOT_CHECKED in self.states
+        return NOT_CHECKED in self.states or UNKNOWN in self.states
 
 
 class Group(t.NamedTuple):
@@ -107,7 +108,13 @@ def _titles(nodes: t.Sequence[Document]) -> list[str]:
 
 
 # State -> sign and CSS class: colour is never the only distinction.
-_SIGNS = {OK: ("✓", "ok"), FAILED: ("✕", "failed"), NOT_CHECKED: ("–", "open"), NO_PORT: ("", "none")}
+_SIGNS = {
+    OK: ("✓", "ok"),
+    FAILED: ("✕", "failed"),
+    UNKNOWN: ("?", "open"),
+    NOT_CHECKED: ("–", "open"),
+    NO_PORT: ("", "none"),
+}
 # Maximum number of nodes with failures shown as rows for a large fabric.
 _MAX_FAILED = 256
 # Maximum number of rows of one table.
@@ -138,8 +145,10 @@ def matrix(grid: Grid, anchors: Anchors) -> list[xml.Element]:
             parts.append(more("%s with all ports ok" % count(number, "node"), good))
         return parts
     failing = [row for row in grid.rows if row.failed]
-    text = "A row is a group with its number of nodes: ✓ all of its ports are ok, ✕ so many failed, – so many were not "
-    text += "checked and none failed."
+    text = (
+        "A row is a group with its number of nodes: ✓ all of its ports are ok, ✕ so many failed, ? a check of so many "
+    )
+    text += "could not run, – so many were not checked."
     parts = [_legend(grid), h("p", text, class_="soft small"), region("Matrix of groups and rails", _group_table(grid))]
     if failing:
         hidden = failing[_MAX_FAILED:]
@@ -231,7 +240,7 @@ def _group_table(grid: Grid) -> xml.Element:
 
 
 def _group_cell(group: Group, rail: int) -> xml.Element:
-    for state in (FAILED, NOT_CHECKED, OK):
+    for state in (FAILED, UNKNOWN, NOT_CHECKED, OK):
         number = group.number(rail, state)
         if number:
             sign, kind = _SIGNS[state]

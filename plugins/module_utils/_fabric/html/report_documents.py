@@ -24,7 +24,7 @@ Data = t.Mapping[str, t.Any]
 
 FORMAT = 1
 VERIFY, DRIFT = "verify", "drift"
-OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
+STATES = OK, FAILED, NOT_CHECKED, UNKNOWN = "ok", "failed", "not checked", "unknown"
 NOT_PROVEN = "not proven"
 # Kind of document -> playbook that writes it.
 PLAYS = {VERIFY: playbook("verify"), DRIFT: playbook("drift")}
@@ -70,12 +70,23 @@ class Counter(t.NamedTuple):
         return 0 if self.before is None or self.after is None else self.after - self.before
 
 
+class UnknownCheck(t.NamedTuple):
+    """A check that could not run on the rails of a node; empty ``node``: in the cluster."""
+
+    node: str
+    rails: t.Sequence[str]
+    layer: str
+    what: str
+    why: str
+    remedy: str
+
+
 class Verdict(t.NamedTuple):
     """The result of a run of verify or drift.
 
-    ``began`` is empty if the document does not contain it. ``matrix``: node -> rail -> :data:`OK`, :data:`FAILED` or
-    :data:`NOT_CHECKED`. ``unproven``: rail -> why traffic has not proven it; None if no proof was requested or the
-    document does not contain it. ``asked``: the options of the run.
+    ``began`` is empty if the document does not contain it. ``matrix``: node -> rail -> :data:`OK`, :data:`FAILED`,
+    :data:`NOT_CHECKED` or :data:`UNKNOWN`. ``unproven``: rail -> why traffic has not proven it; None if no proof was
+    requested or the document does not contain it. ``asked``: the options of the run.
     """
 
     kind: str
@@ -98,6 +109,7 @@ class Verdict(t.NamedTuple):
     cluster: Data
     unproven: t.Mapping[str, str] | None = None
     headline: str = ""
+    unknown: t.Sequence[UnknownCheck] = ()
 
 
 class LintFinding(t.NamedTuple):
@@ -135,6 +147,7 @@ def verdict(raw: bytes, file: str, kind: str) -> Verdict:
         matrix=_matrix(read, data),
         failures=[_failure(read, each, place) for each, place in read.items(data, "failures")],
         warnings=[_failure(read, each, place) for each, place in read.items(data, "warnings")],
+        unknown=[_unknown(read, each, place) for each, place in read.items(data, "unknown")],
         measures=[_measure(read, each, place) for each, place in read.items(data, "measures")],
         counters=[_counter(read, each, place) for each, place in read.items(data, "counters")],
         boots={node: str(boot) for node, boot in read.mapping(data, "boots").items() if boot is not None},
@@ -318,6 +331,11 @@ def _failure(read: _Reader, data: Data, place: str) -> Failure:
     return Failure(rails=rails, **texts)
 
 
+def _unknown(read: _Reader, data: Data, place: str) -> UnknownCheck:
+    texts = {key: read.text(data, key, place) for key in UnknownCheck._fields if key != "rails"}
+    return UnknownCheck(rails=read.names(data, "rails", place), **texts)
+
+
 def _measure(read: _Reader, data: Data, place: str) -> Measure:
     rail, source, target = (read.text(data, key, place) for key in ("rail", "from", "to"))
     gbits, latency, rtt = (read.number(data, key, place) for key in ("gbits", "latency_us", "rtt_ms"))
@@ -338,8 +356,8 @@ def _matrix(read: _Reader, data: Data) -> dict[str, dict[str, str]]:
         if not isinstance(rails, dict):
             raise read.wrong(place, "%s is not a mapping" % _shown(rails))
         for rail, state in rails.items():
-            if state not in (OK, FAILED, NOT_CHECKED):
-                problem = "%s is not one of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
+            if state not in STATES:
+                problem = "%s is not one of %s" % (_shown(state), ", ".join(STATES))
                 raise read.wrong("%s.%s" % (place, rail), problem)
         result[node] = dict(rails)
     return result

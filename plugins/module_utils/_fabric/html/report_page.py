@@ -131,6 +131,8 @@ class Report:
                     ),
                 ]
             yield Section("failures", "Failures", parts)
+        if judged and judged.unknown:
+            yield Section("unknown", "Unknown", report_sections.unknown(judged.unknown, kind))
         yield Section("drift", "Drift", _drift(material))
         yield Section("findings", "Findings", _findings(material))
         yield Section(

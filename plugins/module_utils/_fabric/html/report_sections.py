@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
     Failure,
     Layer,
     LintFinding,
+    UnknownCheck,
     Verdict,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import (
@@ -159,6 +160,17 @@ def failures(found: t.Sequence[Failure], kind: str, caption: str) -> list[Child]
         lines.append((place, label(each.code), each.what, *details, playbook))
     parts: list[Child] = [rows(head, lines, caption), _omitted(len(found), "%s.json" % kind)]
     return parts if len(lines) <= _OPEN else [more(caption, *parts)]
+
+
+def unknown(found: t.Sequence[UnknownCheck], kind: str) -> list[Child]:
+    """Return a table with one row per reason and node of checks that could not run."""
+    head = ("where", "layer", "what", "why", "fix")
+    lines = [
+        (" ".join((each.node or "the cluster", *each.rails)), each.layer, each.what, each.why, each.remedy)
+        for each in found[:MOST]
+    ]
+    caption = "A check that could not run is neither a pass nor a failure."
+    return [rows(head, lines, caption), _omitted(len(found), "%s.json" % kind)]
 
 
 def _omitted(number: int, file: str) -> xml.Element | None:

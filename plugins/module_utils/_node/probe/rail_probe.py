@@ -34,9 +34,11 @@ def transfer(target: Options, options: Options, system: System) -> Result:
 
     :return: ``gbits`` per second, ``gpu`` (whether the data was in GPU memory on this node), ``gid_index``,
         ``latency_us`` (typical value of half the round trip; None without a latency server), with it the tail
-        (:func:`latency_tail`), and ``error`` with ``remedy`` (both empty after a success).
+        (:func:`latency_tail`), and ``error`` with ``remedy`` (both empty after a success). ``size`` and
+        ``iterations`` are the options.
     """
     result: Result = {"gbits": None, "latency_us": None, "gid_index": None, "gpu": False, "error": "", "remedy": ""}
+    result.update({key: int(options[key]) for key in ("size", "iterations")})
     address = str(target.get("meet") or target["address"])
     try:
         program = perftest.program_path(system)

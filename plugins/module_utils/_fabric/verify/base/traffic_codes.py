@@ -21,6 +21,12 @@ def _manual(code: str, name: str, layer: str, title: str, cause: str, remedy: st
 
 TRAFFIC_CODES = (
     _manual(
+        *("RV006", "check-not-run", "node", "a check could not run, in any layer"),
+        cause="the node or a program on it did not report what the check needs",
+        remedy="see the reason",
+        after=(),
+    ),
+    _manual(
         *("RV701", "wrong-leaf", "cabling", "the port is connected to another leaf than planned"),
         cause="its cable is plugged into another leaf",
         remedy="plug it into the planned leaf, or correct the plan",

@@ -16,6 +16,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 
 Row = t.Dict[str, t.Any]
 VERIFY, DRIFT = "verify", "drift"
+# The code of a check that could not run.
+UNKNOWN = "RV006"
+_UNREAD_REMEDY = "run 'ansible %s -b -m railyard.fabric.rail_info', and see what it reports"
 # Why a layer is not checked at the end of site.yml, which has just prepared the hosts.
 NOT_THOROUGH = named("not compared by site.yml: run verify.yml")
 _UNMANAGED = (
@@ -141,6 +144,22 @@ class Failure(t.NamedTuple):
         return text % (CODES[self.code].label, where, self.what, observed, self.cause, self.remedy, playbook)
 
 
+class Unknown(t.NamedTuple):
+    """A check that could not run, which is neither a pass nor a failure. ``rail`` None: of the node or the cluster."""
+
+    layer: str
+    node: str | None
+    rail: str | None
+    what: str
+    why: str
+    remedy: str
+
+    def line(self, node: str | None, rails: t.Sequence[str]) -> str:
+        """Return one line for people. ``node``, ``rails``: the places that share the reason."""
+        where = " ".join(filter(None, (node, " and ".join(rails)))) or "cluster"
+        return "%s %s: %s: %s. Remedy: %s." % (CODES[UNKNOWN].label, where, self.what, self.why, self.remedy)
+
+
 class Run:
     """Failures and warnings in the order in which they are found, and the layers that they block.
 
@@ -172,6 +191,8 @@ class Run:
         self.carried: dict[str, set[tuple[str, str]]] = {name: set() for name in ("reach", "rdma", "pods")}
         # node and rail -> the planes that have no link or do not exist
         self.lost_planes: dict[tuple[str, str], set[int]] = {}
+        # in the order in which they are found
+        self.unknowns: dict[Unknown, None] = {}
         # key -> what a layer adds to the verdict's document
         self.shown: dict[str, t.Any] = {}
         # node and rail -> why traffic has not proven it, unless a failure explains it
@@ -265,6 +286,31 @@ class Run:
             for each in failure.rails or (None,):
                 self.block(after(CODES[code]), str(place), each)
 
+    def unknown(self, layer: str, node: str | None, rail: str | None, what: str, why: str, remedy: str) -> None:
+        """Add a check that could not run. The port, if there is one, is then not known to be good."""
+        if layer in self.layers and self.covers(rail):
+            self.unknowns[Unknown(layer, node, rail, what, why, remedy)] = None
+
+    def unread(self, layer: str, node: str, rail: str | None, what: str) -> None:
+        """Add a check that could not run because ``rail_info`` did not return a value."""
+        self.unknown(layer, node, rail, what, "the node did not report it", _UNREAD_REMEDY % node)
+
+    def unknown_ports(self) -> dict[tuple[str, str], Unknown]:
+        """Return node and rail -> the first check of the port that could not run."""
+        found: dict[tuple[str, str], Unknown] = {}
+        for each in self.unknowns:
+            if each.node and each.rail:
+                found.setdefault((each.node, each.rail), each)
+        return found
+
+    def unknown_groups(self) -> dict[tuple[Unknown, str | None], list[str]]:
+        """Return the checks that could not run for the same reason, without their rail, and node -> the rails."""
+        groups: dict[tuple[Unknown, str | None], list[str]] = {}
+        for each in self.unknowns:
+            rails = groups.setdefault((each._replace(node=None, rail=None), each.node), [])
+            rails += [each.rail] if each.rail else []
+        return groups
+
     def fail_drift(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
         """Add a failure of drift. For verify it is a warning, because the live state is as planned."""
         add = self.fail if self.kind == DRIFT else self.warn
@@ -303,12 +349,12 @@ class Run:
         )
 
 
-def check_share(share: float) -> None:
-    """Check the part of a port's bandwidth that a transfer must reach.
+def check_share(share: float | None) -> None:
+    """Check the part of a port's bandwidth that a transfer must reach; None: the floor follows from the plan.
 
     :raises RailyardError: for a part that each transfer, or none, would reach.
     """
-    if not 0 < share <= 1:
+    if share is not None and not 0 < share <= 1:
         remedy = "write a number above 0 and up to 1, such as 0.8"
         raise RailyardError("%s is not a part of the bandwidth of a port" % share, "verify_share", remedy)
 

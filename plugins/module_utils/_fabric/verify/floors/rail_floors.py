@@ -37,11 +37,13 @@ _PACKETS, _ROOM = (4096, 2048, 1024, 512, 256), 96
 _PAYLOAD, _FRAME, _HEADER = 256, 24, 16
 # Generation 3 to 5: the rest after flow control and acknowledgements, 57.88 of 62.96 Gb/s with 8 lanes of generation 3.
 _AFTER_CONTROL = 57.88 / 62.96
+# Generation of PCIe -> GT/s per lane, as sysfs reports them.
+GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 # The lowest speeds in GT/s of generation 3 (coding 128b/130b) and generation 6 (units of 256 bytes).
 _GEN3, _GEN6 = 8, 64
 # Seconds of a round trip through three levels of switches, and of one message of a queue pair. They are bounds that
 # Railyard chose: measured values of healthy networks are well below.
-_ROUND_TRIP, _MESSAGE = 10e-6, 1e-6
+_ROUND_TRIP, _MESSAGE = 10e-6, 0.5e-6
 
 
 class End(t.NamedTuple):
@@ -86,6 +88,9 @@ class Floor(t.NamedTuple):
     by: str
     text: str
     possible: float
+
+    def __str__(self) -> str:
+        return "%.0f Gb/s or more (limited by %s)" % (self.gbits, self.text)
 
 
 def packet_data(mtu: int) -> int:

@@ -18,7 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     gids_of,
     other_gids,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    VERIFY,
+    NodeReport,
+    Row,
+    Run,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import arp_answers
 
 STRICT = 1
@@ -36,7 +41,11 @@ def address(run: Run) -> None:
         live = report.live
         netdev = live.netdev(port)
         if netdev is None or not live.part("ip"):
+            if _planned_addresses(port):
+                run.unread("address", report.name, port["rail"], "addresses, rules and routes")
             continue
+        if port["address"] and run.kind == VERIFY and not live.part("duplicates"):
+            run.unread("address", report.name, port["rail"], "duplicates of the address")
         # duplicates first: other failures can follow from them
         _duplicates(run, report, port, netdev, live, owners, macs)
         present = [_address(run, report.name, port, netdev, each, live) for each in _planned_addresses(port)]
@@ -248,10 +257,12 @@ def _sysctls(run: Run, name: str, port: Row, netdev: str, live: Live, one_networ
     arp: list[Row] = []
     for key, spec in sorted(port["sysctl"].items()):
         value = effective.get(key)
-        if value is None or value == int(spec):
+        if value == int(spec):
             continue
         what = "net.ipv4.conf.%s.%s" % (netdev, key)
-        if one_network and key in arp_answers.SYSCTLS and value < int(spec):
+        if value is None:
+            run.unread("address", name, port["rail"], key)
+        elif one_network and key in arp_answers.SYSCTLS and value < int(spec):
             arp.append({"key": key, "netdev": netdev, "expected": spec, "found": value})
         elif value < int(spec) or (key, value) == ("rp_filter", STRICT):
             run.fail("RV506", name, port["rail"], what, expected=spec, found=value)
@@ -264,7 +275,10 @@ def _sysctls(run: Run, name: str, port: Row, netdev: str, live: Live, one_networ
 def _gid(run: Run, name: str, port: Row, live: Live) -> None:
     """Report the first address without a GID of RoCE v2."""
     device = live.device(port)
-    if not live.part("gids") or device is None or device["link_layer"] == "infiniband":
+    if device is not None and device["link_layer"] == "infiniband":
+        return
+    if not live.part("gids") or device is None:
+        run.unread("address", name, port["rail"], "GIDs")
         return
     gids = gids_of(live, device)
     for plain in map(bare, _planned_addresses(port)):

@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_cabling, plane_layer
 
 Place = t.Tuple[str, str]
+_ENABLE = "enable it on the leaves, run with -e verify_lldp_seconds=31"
 # netdev of a bond's member -> its LLDP neighbour; members without one are not included
 Members = t.Dict[str, Row]
 
@@ -39,7 +40,7 @@ def cabling(run: Run) -> None:
     # so has each plane of a NIC
     planes: dict[Place, plane_cabling.Heard] = {}
     ports: dict[Place, Row] = {}
-    mute = 0
+    mute: list[Place] = []
     for report in run.nodes():
         live = report.live
         rows = {row["netdev"]: row for row in live.info.get("lldp") or ()}
@@ -49,7 +50,8 @@ def cabling(run: Run) -> None:
             if planes_of(port):
                 of_planes = [each for each in plane_layer.observe(live, port) if each.netdev in rows]
                 planes[place] = {each.number: rows[str(each.netdev)] for each in of_planes}
-                mute += len(of_planes) < len(planes_of(port)) and link_layer_of(run.fabric, port) != INFINIBAND
+                if len(of_planes) < len(planes_of(port)) and link_layer_of(run.fabric, port) != INFINIBAND:
+                    mute.append(place)
                 continue
             found = {nic["netdev"]: rows[nic["netdev"]] for nic in live.functions(port) if nic["netdev"] in rows}
             cables = len(functions(port))
@@ -58,7 +60,7 @@ def cabling(run: Run) -> None:
             elif found:
                 bonds[place] = found
             if len(found) < cables and link_layer_of(run.fabric, port) != INFINIBAND:
-                mute += 1
+                mute.append(place)
     networks = rails_of_network(run.fabric)
     only_lldp = "; on one network for several rails, only LLDP shows swapped cables" if networks else ""
     if (
@@ -70,11 +72,14 @@ def cabling(run: Run) -> None:
         run.why_not["cabling"] = "InfiniBand has no LLDP: run ibnetdiscover on a node to see the cabling"
         return
     if not heard and not bonds and not any(planes.values()):
-        enable = "no port receives LLDP: enable it on the leaves, run with -e verify_lldp_seconds=31" + only_lldp
+        enable = "no port receives LLDP: %s" % _ENABLE + only_lldp
         run.why_not["cabling"] = enable if run.thorough else NOT_THOROUGH
         return
     if mute:
-        run.why_not["cabling"] = "%d ports receive no LLDP" % mute + only_lldp
+        run.why_not["cabling"] = "%d ports receive no LLDP" % len(mute) + only_lldp
+    for node, rail in mute:
+        if rail in run.rails and not run.blocked("cabling", node, rail):
+            run.unknown("cabling", node, rail, "leaf", "the port receives no LLDP", _ENABLE)
     _against_plan(run, ports, heard)
     members = [(place, row) for place, rows in bonds.items() for row in rows.values()]
     each_plane = [(place, row) for place, by_plane in planes.items() for row in by_plane.values()]

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import qos_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import expected_gbits
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_floors import expected_gbits
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.group_rounds import CLIENTS_MIN
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_family import (
     CNPS_HANDLED,

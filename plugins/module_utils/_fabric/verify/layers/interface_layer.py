@@ -222,6 +222,8 @@ def _bond(run: Run, report: NodeReport, port: Row, row: Row, others: t.Sequence[
     name, rail, planned, state = report.name, port["rail"], port["lower"]["bond"], row["bond"] or {}
     bond, about = row["netdev"], dict(_other_program(port, row), others=others)
     _members(run, report, port, row, others)
+    if not state.get("mode"):
+        run.unread("link", name, rail, "mode and members of the bond")
     if state.get("mode") not in (None, planned["mode"]):
         found = state["mode"]
         run.fail("RV415", name, rail, "mode of %s" % bond, expected=planned["mode"], found=found, **about)

@@ -51,6 +51,9 @@ def nccl(run: Run, seen: t.Mapping[str, t.Any] | None) -> None:
         files = report.plan.get("nccl")
         if files and report.inside is not None and run.look(LAYER, report.name):
             _node(run, report, files, report.inside)
+        elif files and report.inside_why and not run.blocked(LAYER, report.name, None):
+            remedy = "correct the error, and run again"
+            run.unknown(LAYER, report.name, None, "files of NCCL", report.inside_why, remedy)
     if not workload.get("error"):
         _pods(run, workload)
     if not run.checked[LAYER] and not run.skipped[LAYER]:

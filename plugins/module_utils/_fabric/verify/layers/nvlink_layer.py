@@ -12,7 +12,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    VERIFY,
+    NodeReport,
+    Row,
+    Run,
+)
 
 COMPLETED, SUCCESS = "Completed", "Success"
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
@@ -30,7 +35,11 @@ def nvlink(run: Run) -> None:
     for report in run.nodes():
         domain = report.plan.get("nvlink_domain")
         state = report.live.info.get("nvlink")
-        if not domain or state is None or not run.look("driver", report.name):
+        if not domain or not run.look("driver", report.name):
+            continue
+        if state is None:
+            if run.kind == VERIFY:
+                run.unread("driver", report.name, None, "NVLink domain %s" % domain)
             continue
         identity = _of_node(run, report, state)
         if identity:
@@ -49,7 +58,11 @@ def _of_node(run: Run, report: NodeReport, state: Row) -> Identity | None:
     """Return the identity that all GPUs of a node report; None if they are not ready, which is reported."""
     if state["error"] or not state["gpus"]:
         container = (report.plan.get("gpudirect") or {}).get("gpu_driver") == "container"
-        if not container:
+        if container:
+            why = "the GPU driver is in a container, and nvidia-smi on the node reports nothing"
+            remedy = "run 'nvidia-smi -q' in the pod of the GPU driver, and compare its section Fabric"
+            run.unknown("driver", report.name, None, "NVLink domain", why, remedy)
+        else:
             found = state["error"] or "no GPU with a section Fabric"
             run.fail("RV449", report.name, None, "nvidia-smi", expected="the state of each GPU", found=found)
         return None

@@ -23,11 +23,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import counter_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors import published_floors
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.rail_floors import Floor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import (
     arp_answers,
     common_causes,
-    plane_layer,
+    pair_floors,
     swapped_cables,
+    unmeasured,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
     Probe,
@@ -37,6 +40,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     path_mtu_text,
     purpose_of,
     received_text,
+    sent,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import (
     both_provable,
@@ -44,14 +48,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.nic_families import FAMILIES
 
-# The share of the bandwidth of link and PCIe that a large RDMA write must reach.
-SHARE = 0.8
 # A transfer below this part of the median is an outlier; a latency above it by this factor and microseconds.
 OUTLIER, LATE_TIMES, LATE_US = 0.8, 2.0, 2.0
 # The least number of measurements for a median.
 ENOUGH = 4
-# Generation 3 or later -> the share of PCIe's raw rate that its coding and packet headers leave.
-CODING = {True: 128 / 130.0 * 0.9, False: 0.8 * 0.9}
 
 # A transfer with data in GPU memory.
 _GPU_CAUSE = "the NIC does not reach the GPU's memory (docs/gpudirect.md), or UDP port 4791 is filtered"
@@ -68,7 +68,7 @@ _NAMED = 4
 NO_PAIR = "a pair needs two nodes"
 
 Pair = t.Tuple[str, str]
-# (soft RDMA, data in GPU memory, bandwidth of link and PCIe in Gb/s)
+# (soft RDMA, data in GPU memory, bandwidth of what limits the transfer in Gb/s)
 Kind = t.Tuple[bool, bool, t.Optional[int]]
 
 
@@ -119,6 +119,8 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     answered = arp_answers.report_answers(run)
     # a reply to packets that another port received proves nothing
     checked = [each for each in checked if (each.server, each.rail) not in answered]
+    unmeasured.packets(run, checked)
+    checked = [each for each in checked if sent(each)]
     failed = [each for each in checked if lost(each)]
     successful = [each for each in checked if not lost(each)]
     swapped_cables.swaps(run, failed)
@@ -219,8 +221,11 @@ def _cross(run: Run, probe: Probe) -> None:
 # -- RDMA ------------------------------------------------------------------------------------------------------------
 
 
-def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> None:
-    """Check that RDMA works between the pairs, at the speed of the links, and without outliers."""
+def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = None) -> None:
+    """Check that RDMA works between the pairs, at the speed of the links, and without outliers.
+
+    :param share: see :func:`.pair_floors.floor_of`.
+    """
     # lost packets are reported by the layer reach, if it was checked
     reported = "reach" in run.layers
     checked = [p for p in probes(run, pairs) if not (reported and lost(p)) and _look(run, "rdma", p)]
@@ -231,8 +236,10 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
             # once per node, not per rail
             run.fail("RV851", report.name, None, "perftest", expected="server and client run", found=report.refused)
     checked = [each for each in checked if not any(run.reports[node].refused for node in each.nodes)]
+    unmeasured.transfers(run, checked)
+    unmeasured.counters(run, checked)
     failed = [each for each in checked if _failed(each)]
-    successful = [each for each in checked if not _failed(each)]
+    successful = [each for each in checked if each.transfer and not _failed(each)]
     run.carried["rdma"].update(carried(successful))
     alone = functools.partial(common_causes.named, run, "rdma")
     failed = common_causes.report(run, "rdma", failed, successful, common_causes.FAILS)
@@ -240,21 +247,26 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
         if not _known(run, "rdma", probe.nodes, probe.rail):
             _rdma_failure(run, probe, node, peer)
     successful = _alone(run, successful)
-    possible = [_could(run, probe) for probe in successful]
-    medians = _medians(successful, possible)
-    required = [_too_slow(probe, each, share) for probe, each in zip(successful, possible)]
-    slow = [probe for probe, each in zip(successful, required) if each]
-    fast = [probe for probe, each in zip(successful, required) if not each]
+    floors = [pair_floors.floor_of(run, probe, share) for probe in successful]
+    unmeasured.speeds(run, successful, floors)
+    medians = _medians(successful, floors)
+    short = [_is_short(probe, floor) for probe, floor in zip(successful, floors)]
+    of_probe = dict(zip(((probe.nodes, probe.rail) for probe in successful), floors))
+    slow = [probe for probe, each in zip(successful, short) if each]
+    fast = [probe for probe, each in zip(successful, short) if not each]
     for probe, node, peer in blamed(common_causes.report(run, "rdma", slow, fast, common_causes.SLOW), fast, alone):
-        if any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
+        floor = of_probe[probe.nodes, probe.rail]
+        if not floor or any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
-        expected = "%.0f Gb/s or more" % ((_could(run, probe) or 0) * share)
+        expected = str(floor)
         reached = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
-        about: Row = {"cause": _PLANES_CAUSE} if planes_of(run.port(node, probe.rail)) else {}
+        cause = _PLANES_CAUSE if planes_of(run.port(node, probe.rail)) else CODES["RV853"].cause
+        published = published_floors.note(run.reports[node].plan.get("preset"))
+        about: Row = {"cause": "; ".join(filter(None, (cause, published)))}
         run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=reached, peer=peer, **about)
-    for probe, each, short in zip(successful, possible, required):
-        if not short:
-            _outliers(run, probe, medians, _kind(probe, each))
+    for probe, floor, each in zip(successful, floors, short):
+        if not each:
+            _outliers(run, probe, medians, _kind(probe, floor))
     _counters(run)
 
 
@@ -272,6 +284,7 @@ def _alone(run: Run, successful: t.Sequence[Probe]) -> list[Probe]:
         found = "also %s, since %s" % (run_name, min(since for _node, since in places))
         run.warn("RV856", nodes[0], None, what, expected="only this run", found=found)
     shared = {node for places in concurrent.values() for node, _since in places}
+    unmeasured.shared(run, successful, shared)
     return [probe for probe in successful if not shared.intersection(probe.nodes)]
 
 
@@ -297,59 +310,19 @@ def _cause(run: Run, probe: Probe) -> str | None:
     return _IB_CAUSE if link_layer_of(run.fabric, run.port(probe.client, probe.rail)) == INFINIBAND else None
 
 
-def expected_gbits(run: Run, node: str, rail: str, lost_planes: t.Collection[int] = ()) -> float | None:
-    """Return the bandwidth of a port's link and PCIe in Gb/s; None if it is unknown, and for soft RDMA.
-
-    :param lost_planes: planes that carry nothing between the two nodes.
-    """
-    report = run.reports[node]
-    port = next((each for each in report.plan["ports"] if each["rail"] == rail), None)
-    if port is None or port["rdma"]["type"] != "hardware" or report.info is None:
-        return None
-    live = report.live
-    device = live.device(port) or {}
-    known: list[float] = []
-    # an InfiniBand device reports the rate of all planes as its own
-    planes = () if link_layer_of(run.fabric, port) == INFINIBAND else plane_layer.observe(live, port)
-    speeds = [plane.speed for plane in planes if plane.number not in lost_planes]
-    balanced = sum(filter(None, speeds)) if all(speeds) else None
-    # otherwise a transfer has one connection, which uses one member of a bond
-    for nic in live.functions(port) or [{}]:
-        rates = [(nic.get("speed") or 0) / 1000.0, device.get("rate")]
-        if not port.get("lower"):
-            rates.reverse()
-        known += [float(rate) for rate in (balanced, *rates) if rate][:1]
-        pcie = nic.get("pcie") or {}
-        if pcie.get("speed") and pcie.get("width"):
-            known.append(pcie["speed"] * pcie["width"] * CODING[pcie["speed"] >= 8])
-    return min(known) if known else None
-
-
-def _could(run: Run, probe: Probe) -> float | None:
-    """Return the bandwidth of the slower end of a pair in Gb/s; None if it is unknown for both."""
-    lost_planes = {
-        plane.number
-        for node in probe.nodes
-        for plane in plane_layer.observe(run.reports[node].live, run.port(node, probe.rail))
-        if plane.up is False
-    }
-    known = [expected_gbits(run, node, probe.rail, lost_planes) for node in probe.nodes]
-    return min((each for each in known if each), default=None)
-
-
-def _kind(probe: Probe, could: float | None) -> Kind:
+def _kind(probe: Probe, floor: Floor | None) -> Kind:
     """Return the properties that transfers with the same expected speed have in common."""
-    return probe.soft, bool(probe.transfer.get("gpu")), round(could) if could else None
+    return probe.soft, bool(probe.transfer.get("gpu")), round(floor.possible) if floor else None
 
 
-def _medians(successful: t.Sequence[Probe], possible: t.Sequence[float | None]) -> dict[tuple[str, Kind], float]:
+def _medians(successful: t.Sequence[Probe], floors: t.Sequence[Floor | None]) -> dict[tuple[str, Kind], float]:
     """Return (measure, kind) -> the median of all pairs and rails of the kind, if there are enough."""
     values: dict[tuple[str, Kind], list[float]] = {}
-    for probe, each in zip(successful, possible):
+    for probe, floor in zip(successful, floors):
         for key in ("gbits", "latency_us"):
             value = _measure(probe, key)
             if value is not None:
-                values.setdefault((key, _kind(probe, each)), []).append(value)
+                values.setdefault((key, _kind(probe, floor)), []).append(value)
     return {key: statistics.median(measured) for key, measured in values.items() if len(measured) >= ENOUGH}
 
 
@@ -359,11 +332,10 @@ def _measure(probe: Probe, key: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _too_slow(probe: Probe, could: float | None, share: float) -> float | None:
-    """Return the required bandwidth in Gb/s if it was not reached; None if it was, or is unknown."""
+def _is_short(probe: Probe, floor: Floor | None) -> bool:
+    """Return whether a measured bandwidth is below its floor."""
     gbits = _measure(probe, "gbits")
-    least = could * share if could else None
-    return least if least is not None and gbits is not None and gbits < least else None
+    return floor is not None and gbits is not None and gbits < floor.gbits
 
 
 def _outliers(run: Run, probe: Probe, medians: t.Mapping[tuple[str, Kind], float], kind: Kind) -> None:
@@ -432,12 +404,13 @@ def _increases(rows: t.Iterable[Row]) -> str:
     return ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
 
 
-def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
-    """Return the measurements of each pair and rail, for the verdict."""
+def measures(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = None) -> list[Row]:
+    """Return the measurements of each pair and rail, for the verdict, each with its floor and what limits it."""
     rows: list[Row] = []
     for probe in probes(run, pairs):
         if not probe.result:
             continue
+        floor = pair_floors.floor_of(run, probe, share)
         rows.append(
             {
                 "rail": probe.rail,
@@ -450,6 +423,8 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
                 "mtu": run.port(probe.client, probe.rail)["mtu"],
                 "gpu": bool(probe.transfer.get("gpu")),
                 "ok": bool(probe.result["ok"]),
+                "floor": round(floor.gbits, 1) if floor else None,
+                "limited_by": floor.by if floor else None,
             }
         )
     return rows

@@ -26,12 +26,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     view_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
+    NOT_SENT,
+    RUN_AGAIN,
     Probe,
     blamed,
     carried,
     lost,
     path_mtu_text,
     received_text,
+    sent,
 )
 
 LAYER = "pods"
@@ -348,7 +351,16 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
         if report.pod_refused and not _ill(run, report.name, None):
             texts = {"found": report.pod_refused, "cause": "the pod ended during the run, or see the message"}
             run.fail("RV932", report.name, None, "probe in the pod", expected="it runs", **texts)
-    probed = [probe for probe in _probes(run, planned) if _worth(run, probe)]
+    _unprobed(run, planned)
+    probed = []
+    for probe in _probes(run, planned):
+        if not _worth(run, probe):
+            continue
+        if sent(probe):
+            probed.append(probe)
+        else:
+            what = "packets between pods, with %s" % probe.server
+            run.unknown(LAYER, probe.client, probe.rail, what, NOT_SENT, RUN_AGAIN)
     unanswered = [probe for probe in probed if _lost(probe)]
     answered = [probe for probe in probed if not _lost(probe)]
     for probe, node, peer in blamed(unanswered, answered):
@@ -362,6 +374,29 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             about = {"found": probe.result["error"], "peer": peer, "remedy": probe.result["remedy"] or None}
             run.fail("RV932", node, probe.rail, "RDMA between pods", expected="success", **about)
+
+
+def _unprobed(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
+    """Note the pairs without a result, unless a failure of one of the nodes or pods explains it."""
+    for pair in planned:
+        reports = [run.reports[name] for name in pair if name in run.reports]
+        rails = [{port["rail"] for port in each.plan["ports"] if port["pods"]} for each in reports]
+        if (
+            len(reports) < len(pair)
+            or not rails[0].intersection(rails[1], run.rails)
+            or any(
+                each.info is None
+                or each.pod_refused
+                or run.blocked(LAYER, each.name, None)
+                or _ill(run, each.name, None)
+                for each in reports
+            )
+        ):
+            continue
+        server, client = pair
+        if not any(row["peer"] == server for row in run.reports[client].pod_probed):
+            why = "no round with the pair began, or its results are missing"
+            run.unknown(LAYER, client, None, "packets between pods, with %s" % server, why, RUN_AGAIN)
 
 
 def _probes(run: Run, planned: t.Sequence[t.Sequence[str]]) -> list[Probe]:

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.rail_floors import GENERATIONS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import plane_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.interface_layer import (
     interface,
@@ -31,8 +32,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.preset_layer import presets
 
-# GT/s per lane of each generation of PCIe, as sysfs reports them.
-GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 # Drivers that give a whole device to user space.
 _USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio", "pciback", "xen-pciback")
 _IN_POD = "none if this is intended; delete the pod to prove the rail from the node"
@@ -50,6 +49,7 @@ def driver(run: Run) -> None:
     for report, port in run.ports("driver"):
         live = report.live
         if not live.part("nics"):
+            run.unread("driver", report.name, port["rail"], "NIC")
             continue
         if "link" in run.layers and _judged_by_link(run, live, port):
             continue
@@ -129,6 +129,10 @@ def _pcie(run: Run, name: str, port: Row, nic: Row) -> None:
     """Report a PCIe link that is slower or narrower than planned."""
     planned, observed = port["expect"], nic.get("pcie") or {}
     speed, width = GENERATIONS.get(planned["pcie_gen"] or 0), planned["pcie_lanes"]
+    if (speed and not observed.get("speed")) or (width and not observed.get("width")):
+        why = "the kernel shows no speed or width"
+        remedy = "remove pcie_gen and pcie_lanes from the profile in fabric.yml, if the NIC has no PCIe link (virtual)"
+        run.unknown("driver", name, port["rail"], "PCIe link", why, remedy)
     slow = speed and observed.get("speed") and observed["speed"] < speed
     narrow = width and observed.get("width") and observed["width"] < width
     if slow or narrow:
@@ -142,6 +146,8 @@ def _pcie(run: Run, name: str, port: Row, nic: Row) -> None:
 def _distance(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None:
     """Report GPUs of the port that are missing or farther from the NIC than planned."""
     if not live.part("gpus"):
+        if any(report.plan["gpus"].get(str(number)) for number in port["gpus"]):
+            run.unread("driver", report.name, port["rail"], "GPUs")
         return
     planned, gpus = port["expect"]["gpu_distance"], {row["pci"]: row for row in live.info["gpus"]}
     for number in port["gpus"]:
@@ -154,6 +160,8 @@ def _distance(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> 
             run.fail("RV209", report.name, port["rail"], "GPU %d" % number, expected=pci, found="no such PCI function")
         elif planned in DISTANCES:
             observed = gpus[pci]["nics"].get(nic["pci"])
+            if observed not in DISTANCES:
+                run.unread("driver", report.name, port["rail"], "path from GPU to NIC")
             if observed in DISTANCES and DISTANCES.index(observed) > DISTANCES.index(planned):
                 what = "path from GPU %d to %s" % (number, nic["pci"])
                 run.fail("RV208", report.name, port["rail"], what, expected=planned, found=observed)
@@ -164,9 +172,14 @@ def _vfs(run: Run, name: str, port: Row, nic: Row, live: Live) -> None:
     if nic["vfs"] is not None and nic["vfs"] != count:
         run.fail("RV205", name, rail, "VFs of %s" % nic["netdev"], expected=count, found=nic["vfs"])
         return
+    if nic["vfs"] is None:
+        run.unread("driver", name, rail, "number of VFs")
     held = {row["index"]: row.get("attributes") or {} for row in live.info.get("vfs") or () if row["pf"] == nic["pci"]}
     for spec in port["vfs"]["attributes"]:
         have = held.get(spec["index"]) or {}
+        hidden = [key for key, value in spec.items() if key != "index" and value is not None and have.get(key) is None]
+        if hidden:
+            run.unread("driver", name, rail, "%s of VFs" % ", ".join(hidden))
         for key, value in spec.items():
             if key != "index" and value is not None and have.get(key) is not None and have[key] != value:
                 what = "%s of VF %d of %s" % (key, spec["index"], nic["netdev"] or nic["pci"])
@@ -203,7 +216,10 @@ def link(run: Run) -> None:
     """
     for report, port in run.ports("link"):
         live = report.live
-        if not live.part("nics") or not link_layer(run, report, port):
+        if not live.part("nics"):
+            run.unread("link", report.name, port["rail"], "interface")
+            continue
+        if not link_layer(run, report, port):
             continue
         if not has_interface(port):
             if live.nic(port) is not None:
@@ -223,6 +239,9 @@ def link(run: Run) -> None:
         if down:
             run.fail("RV401", name, rail, "link %s" % down, expected="up", found="down")
             continue
+        hidden = [key for key in ("up", "carrier", "mtu") if row[key] is None]
+        if hidden:
+            run.unread("link", name, rail, ", ".join(hidden))
         planes = plane_layer.observe(live, port)
         if row["carrier"] is False and not plane_layer.carries_on(planes, netdev):
             found = "; ".join(["no", *(without_link(live, port) or plane_layer.reasons(planes))])
@@ -261,7 +280,11 @@ def _speed(run: Run, name: str, port: Row, live: Live) -> None:
     planned = port["expect"]["speed"]
     for nic in live.functions(port) if planned else ():
         observed = (nic["speed"] or 0) / 1000.0 or _rate(live.device(port))
-        if observed and observed < planned:
+        if not observed:
+            why = "neither the interface nor the RDMA device reports it"
+            remedy = "correct the driver, or remove speed from the profile in fabric.yml"
+            run.unknown("link", name, port["rail"], "speed", why, remedy)
+        elif observed < planned:
             what, found = "speed of %s" % nic["netdev"], "%g Gb/s" % observed
             run.fail("RV403", name, port["rail"], what, expected="%g Gb/s" % planned, found=found)
             return
@@ -276,6 +299,7 @@ def _device(run: Run, report: NodeReport, port: Row, live: Live, planes: t.Seque
     """Report an RDMA device that is missing, has another name, or is not ACTIVE."""
     name, rail, planned = report.name, port["rail"], port["rdma"]
     if not live.part("rdma"):
+        run.unread("link", name, rail, "RDMA device")
         return
     device = live.device(port)
     # a plane with the netdev of another one is reported by itself
@@ -289,6 +313,8 @@ def _device(run: Run, report: NodeReport, port: Row, live: Live, planes: t.Seque
         found = "; ".join(["no plane has a link", *plane_layer.reasons(planes)]) if len(planes) > 1 else found
         what = "RDMA device %s" % device_name(live, device)
         run.fail("RV407", name, rail, what, expected="ACTIVE", found=found, **_why_inactive(device))
+    elif device.get("state") is None:
+        run.unread("link", name, rail, "state of the RDMA device")
 
 
 def _no_device(run: Run, report: NodeReport, port: Row, live: Live) -> None:

@@ -17,6 +17,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 Place = t.Tuple[str, str]
 
 
+# Why a probe proves nothing, and what to do.
+NOT_SENT, RUN_AGAIN = "the prober sent no packet", "see the earlier messages of the nodes, and run again"
+
+
 class Probe(t.NamedTuple):
     """A probe of ``server`` by ``client`` on a rail. ``result``: empty if the probe was planned but did not run.
 
@@ -86,6 +90,11 @@ def purpose_of(run: Run, probe: Probe) -> str | None:
 def carried(successful: t.Iterable[Probe]) -> set[Place]:
     """Return the nodes and rails over which a probe was successful."""
     return {(node, probe.rail) for probe in successful for node in probe.nodes}
+
+
+def sent(probe: Probe, key: str = "reach") -> int:
+    """Return the number of packets that the probe sent. ``key``: as in :func:`lost`."""
+    return int((probe.result.get(key) or {}).get("sent") or 0)
 
 
 def lost(probe: Probe, key: str = "reach") -> int:

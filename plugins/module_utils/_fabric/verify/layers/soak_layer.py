@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     Row,
     Run,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import expected_gbits
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_floors import floor_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import Probe, blamed
 
 # Counters of lost links, and the events that the verdict contains.
@@ -23,12 +23,12 @@ EVENTS_MAX = 200
 _TRAFFIC = ("reach", "rdma")
 
 
-def soak(run: Run, seconds: float, pairs: t.Sequence[t.Sequence[str]], share: float) -> None:
+def soak(run: Run, seconds: float, pairs: t.Sequence[t.Sequence[str]], share: float | None) -> None:
     """Report what failed at least once, and add ``soak`` to the verdict.
 
     :param seconds: the time of the soak; 0: none was requested.
     :param pairs: the pairs of the run, as [server, client].
-    :param share: the part of the bandwidth of link and PCIe that a transfer must reach.
+    :param share: see :func:`.pair_floors.floor_of`.
     """
     if not seconds:
         return
@@ -94,20 +94,20 @@ def _failed(run: Run, probes: t.Sequence[Probe]) -> None:
         run.fail("RV825", node, probe.rail, "transfers of the soak", expected="all succeed", found=found, peer=peer)
 
 
-def _slow(run: Run, probes: t.Sequence[Probe], share: float) -> None:
+def _slow(run: Run, probes: t.Sequence[Probe], share: float | None) -> None:
     slow: list[Probe] = []
     fast: list[Probe] = []
     for probe in probes:
-        known = [each for each in (expected_gbits(run, node, probe.rail) for node in probe.nodes) if each]
+        floor = floor_of(run, probe, share)
         least = probe.result["least_gbits"]
-        if not known or least is None or any(run.reports[node].others for node in probe.nodes):
+        if floor is None or least is None or any(run.reports[node].others for node in probe.nodes):
             continue
-        (slow if least < min(known) * share else fast).append(probe)
+        (slow if least < floor.gbits else fast).append(probe)
     for probe, node, peer in blamed(slow, fast):
         if any(run.failed(each, probe.rail, "rdma") or run.has("RV827", each, probe.rail) for each in probe.nodes):
             continue
-        bounds = [expected_gbits(run, each, probe.rail) or 0 for each in probe.nodes]
-        expected = "%.0f Gb/s or more" % (min(filter(None, bounds)) * share)
+        floor = floor_of(run, probe, share)
+        expected = str(floor)
         found = "%.1f Gb/s in the slowest of %d transfers" % (probe.result["least_gbits"], probe.result["transfers"])
         run.warn("RV827", node, probe.rail, "bandwidth", expected=expected, found=found, peer=peer)
 

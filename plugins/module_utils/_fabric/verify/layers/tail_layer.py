@@ -15,8 +15,8 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import role_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_floors import expected_gbits
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import (
-    expected_gbits,
     probes,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import Probe

@@ -18,6 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.nar
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import Leaves
 
+# The part of the planned speed, and of the median of ports of this speed, that a transfer must reach without verify_share.
+_SHARE = 0.8
 # The least number of transfers for a median.
 _ENOUGH = 4
 
@@ -42,13 +44,12 @@ def leaves(nodes: t.Mapping[str, Row]) -> dict[Place, Leaves]:
     return {(name, port["rail"]): tuple(port["leaves"]) for name, node in nodes.items() for port in node["ports"]}
 
 
-def results(briefs: t.Mapping[str, t.Sequence[Brief]], nodes: t.Mapping[str, Row], share: float) -> list[Result]:
+def results(briefs: t.Mapping[str, t.Sequence[Brief]], nodes: t.Mapping[str, Row], share: float | None) -> list[Result]:
     """Return the results of the tests.
 
     :param briefs: client -> its results.
     :param nodes: name -> the result of :func:`.probe_targets.probe_node`.
-    :param share: the part of the planned speed, and of the median of ports of this speed, that a transfer must reach.
-        Not for soft RDMA.
+    :param share: ``verify_share``. Not for soft RDMA.
     """
     speeds = {
         (name, port["rail"]): port.get("speed") or 0
@@ -71,6 +72,6 @@ def results(briefs: t.Mapping[str, t.Sequence[Brief]], nodes: t.Mapping[str, Row
         slow = False
         if gbits is not None and None not in planned:
             speed = min(filter(None, planned), default=0)
-            slow = gbits < share * max(speed, usual.get(speed, 0))
+            slow = gbits < (share or _SHARE) * max(speed, usual.get(speed, 0))
         found.append(Result(rail, ends, failed or slow))
     return found

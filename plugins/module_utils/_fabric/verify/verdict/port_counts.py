@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.proven_rails import UNTESTED
 
-OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
+OK, FAILED, UNCHECKED, UNKNOWN = "ok", "failed", "not checked", "unknown"
 # The maximum number of nodes and reasons in the headline.
 _NAMES, _REASONS = 4, 2
 _PARTNERS = "no working partner"
@@ -75,7 +75,15 @@ def headline(run: Run, matrix: Matrix, degraded: t.Sequence[t.Mapping[str, t.Any
     if found.unknown:
         text += "; {:,} unknown: {}".format(found.unknown, _reasons(run, matrix))
     others = sum(not _of_ports(run, matrix, each) for each in run.failures)
-    return text + ("; %s" % count(others, "other failure") if others else "")
+    text += "; %s" % count(others, "other failure") if others else ""
+    counted = sum(matrix.get(node, {}).get(rail) == UNKNOWN for node, rail in run.unknown_ports())
+    return text + _unknown_checks(run, "other " if counted else "")
+
+
+def _unknown_checks(run: Run, other: str = "") -> str:
+    """Return the number of checks that could not run, and that are not of a port of the matrix."""
+    number = sum(each.rail is None or run.kind == DRIFT for each in run.unknowns)
+    return "; %s" % count(number, other + "unknown check") if number else ""
 
 
 def _share(found: Counts, noun: str) -> str:
@@ -97,7 +105,8 @@ def _drift(run: Run) -> str:
         text += "; {:,} drifted: {} ({})".format(len(by_node), fold_names(map(str, by_node), _NAMES), differences)
     if unknown:
         text += "; {:,} unknown: {}".format(len(unknown), ", ".join(unread(unknown)))
-    return text + ("; %s in the cluster" % count(in_cluster, "difference") if in_cluster else "")
+    text += "; %s in the cluster" % count(in_cluster, "difference") if in_cluster else ""
+    return text + _unknown_checks(run)
 
 
 def unread(reports: t.Iterable[NodeReport]) -> list[str]:
@@ -116,10 +125,13 @@ def unread(reports: t.Iterable[NodeReport]) -> list[str]:
 def _reasons(run: Run, matrix: Matrix) -> str:
     """Return why ports are unknown: first the nodes that could not be read."""
     groups: dict[str, dict[str, None]] = {}
+    unknown = run.unknown_ports()
     for node, row in matrix.items():
         for rail, cell in row.items() if run.reports[node].info is not None else ():
-            if cell == UNCHECKED:
-                why = run.untested.get((node, rail), _PARTNERS)
+            place = (node, rail)
+            if cell in (UNCHECKED, UNKNOWN):
+                each = unknown.get(place) if cell == UNKNOWN else None
+                why = "%s: %s" % (each.what, each.why) if each else run.untested.get(place, _PARTNERS)
                 groups.setdefault(why, {})[rail] = None
     of_nodes = unread(each for each in run.reports.values() if each.info is None)
     of_rails = ["%s (%s)" % (fold_names(rails, _NAMES), why) for why, rails in groups.items()]

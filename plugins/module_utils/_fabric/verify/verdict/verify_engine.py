@@ -22,6 +22,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     Row,
     Run,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    UNKNOWN as UNKNOWN_CODE,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import (
     address_layer,
     cabling_layer,
@@ -41,6 +44,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
     FAILED,
     OK,
     UNCHECKED,
+    UNKNOWN,
 )
 
 FORMAT = 1
@@ -57,6 +61,7 @@ class Asked(t.NamedTuple):
 
     :param limit: the nodes.
     :param budget: in seconds.
+    :param share: see :func:`.pair_floors.floor_of`.
     :param unproven_allowed: whether a rail without traffic is only a warning.
     :param tags, skip_tags: those of the Ansible run, which may exclude modules.
     :param thorough: whether modules ran in check mode, and ports listened for neighbours. ``site.yml`` does neither,
@@ -69,7 +74,7 @@ class Asked(t.NamedTuple):
     layers: t.Sequence[str] = ()
     rails: t.Sequence[str] = ()
     budget: float | None = None
-    share: float = pairs.SHARE
+    share: float | None = None
     unproven_allowed: bool = False
     tags: t.Sequence[str] = ()
     skip_tags: t.Sequence[str] = ()
@@ -177,6 +182,7 @@ def _nodes(run: Run) -> None:
 
 def _why_not(run: Run, asked: Asked) -> None:
     """Note why layers are not checked, and count the nodes on which those of modules are."""
+    _missing_modules(run, asked)
     layers = {row.module: CODES[row.drift.code].layer for row in HOST_LAYERS if row.drift}
     for report in run.nodes():
         for layer in {layers[module] for module in report.states if module in layers} & {"firmware", "qos"}:
@@ -205,14 +211,32 @@ def _why_not(run: Run, asked: Asked) -> None:
             run.why_not.setdefault(layer, why_not)
 
 
+def _missing_modules(run: Run, asked: Asked) -> None:
+    """Note planned modules without a result, unless the run left them out."""
+    if not run.thorough or asked.tags or asked.skip_tags:
+        return
+    for report in run.nodes():
+        for row in HOST_LAYERS:
+            # rail_host leaves these to their roles, which copy or install files first
+            if not row.drift or row.layer in ("agent", "cni") or row.module in report.states:
+                continue
+            if _is_planned(run, report, row):
+                remedy = "see why hosts.yml --check --limit %s does not run it" % report.name
+                run.unknown(
+                    CODES[row.drift.code].layer, report.name, None, row.module, "the module did not run", remedy
+                )
+
+
+def _is_planned(run: Run, report: NodeReport, row: t.Any) -> bool:
+    """Return whether the plan has options for a module of a node. ``row``: one of :data:`HOST_LAYERS`."""
+    ports = port_options(report.plan["ports"], row.module) if row.ports else []
+    return bool(row.options(report.plan, run.fabric, ports))
+
+
 def _left_out(run: Run, asked: Asked, layer: str) -> str:
     """Return why this run did not compare the layer of a module that the plan may have; empty if it did."""
     rows = [row for row in HOST_LAYERS if row.drift and CODES[row.drift.code].layer == layer]
-    planned = any(
-        row.options(report.plan, run.fabric, port_options(report.plan["ports"], row.module) if row.ports else [])
-        for report in run.reports.values()
-        for row in rows
-    )
+    planned = any(_is_planned(run, report, row) for report in run.reports.values() for row in rows)
     if not planned:
         return ""
     if not run.thorough:
@@ -224,18 +248,22 @@ def _left_out(run: Run, asked: Asked, layer: str) -> str:
 
 
 def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
-    """Return node -> rail -> ``ok``, ``failed`` or ``not checked``."""
+    """Return node -> rail -> ``ok``, ``failed``, ``unknown`` (a check could not run) or ``not checked``."""
     run = verdict.run
     own = [each for each in run.failures if not CODES[each.code].degraded]
     failed = {(node, rail) for each in own for node in each.nodes for rail in each.rails}
     checked = _looked_at(run)
+    unknown = run.unknown_ports()
     cells: dict[str, dict[str, str]] = {}
     for report in run.reports.values():
         row = cells.setdefault(report.name, {})
         for rail in (port["rail"] for port in report.plan["ports"] if port["rail"] in run.rails):
             place = (report.name, rail)
             known = report.info is not None  # else its partners may have failed, and the port is unknown
-            row[rail] = UNCHECKED if not known else FAILED if place in failed else OK if place in checked else UNCHECKED
+            good = UNKNOWN if place in unknown else OK
+            row[rail] = (
+                UNCHECKED if not known else FAILED if place in failed else good if place in checked else UNCHECKED
+            )
     return cells
 
 
@@ -252,7 +280,8 @@ def bad_rails(verdict: Verdict) -> dict[str, list[str]]:
         failed = [rail for rail, cell in row.items() if cell == FAILED and rail not in by_administrator]
         # a rail that cannot be proven is good unless it has a failure
         good = set(run.layers) == set(LAYERS) and all(
-            row.get(port["rail"]) == OK
+            # traffic has proven the rail, even if another check could not run
+            row.get(port["rail"]) in (OK, UNKNOWN)
             or (port["rail"] in row and report.info is not None and not provable(port, run.fabric["link_layer"]))
             for port in report.plan["ports"]
         )
@@ -327,7 +356,8 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         **({} if degraded is None else {"degraded_rails": degraded}),
         "failures": failures,
         "warnings": [each.as_dict() for each in _sorted(run, run.warnings)],
-        "measures": pairs.measures(run, verdict.pairs),
+        "unknown": _unknown(run),
+        "measures": pairs.measures(run, verdict.pairs, verdict.asked.share),
         **run.shown,
         "counters": pairs.counters(run) if run.kind == VERIFY else [],
         "boots": {
@@ -338,6 +368,16 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         "cluster": _cluster(verdict.cluster),
         "slots": {report.name: held for report in run.nodes() for held in [(report.inside or {}).get("held")] if held},
     }
+
+
+def _unknown(run: Run) -> list[Row]:
+    """Return the checks that could not run: one row per node and reason."""
+    code = CODES[UNKNOWN_CODE]
+    return [
+        {"code": code.code, "name": code.name, "layer": each.layer, "node": node, "rails": rails}
+        | {key: getattr(each, key) for key in ("what", "why", "remedy")}
+        for (each, node), rails in run.unknown_groups().items()
+    ]
 
 
 def degraded_rails(verdict: Verdict) -> list[Row] | None:
@@ -371,7 +411,8 @@ def _cluster(seen: t.Mapping[str, t.Any] | None) -> Row | None:
 def _layer(run: Run, name: str) -> Row:
     failed = sum(each.layer == name for each in run.failures)
     row = {"name": name, "title": LAYERS[name].title, "checked": len(run.checked[name]), "failed": failed}
-    return dict(row, not_checked=len(run.skipped[name]), why_not=run.why_not.get(name))
+    unknown = sum(each.layer == name for each in run.unknowns)
+    return dict(row, not_checked=len(run.skipped[name]), unknown=unknown, why_not=run.why_not.get(name))
 
 
 def _sorted(run: Run, failures: t.Sequence[t.Any]) -> list[t.Any]:

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.port_counts import (
     FAILED,
     UNCHECKED,
+    UNKNOWN,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.proven_rails import (
     UNPROVEN,
@@ -28,8 +29,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 _WARNINGS, _ROWS = 3, 10
 # The number of rails with a lost plane, and of names in a line.
 _PLANES, _NAMES = 5, 4
-_MARKS = {"ok": "ok", FAILED: "FAILED", UNCHECKED: "unknown"}
+_MARKS = {"ok": "ok", FAILED: "FAILED", UNCHECKED: "unknown", UNKNOWN: "unknown"}
 _GBITS = "%.2f"
+# node (None: the cluster) -> a line per reason why a check of a layer could not run
+UnknownLines = t.Mapping[t.Optional[str], t.Sequence[str]]
 
 
 def _planes(shown: t.Mapping[str, t.Any]) -> list[str]:
@@ -93,6 +96,11 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], width: int, commands: 
         summary += text_table.wrapped("warning: " + step.line(), width, "   ")
     if len(warnings) > _WARNINGS:
         summary.append("and %s" % text_table.count(len(warnings) - _WARNINGS, "more warning"))
+    unknown = run.unknown_groups()
+    for (check, node), rails in list(unknown.items())[:_WARNINGS]:
+        summary += text_table.wrapped("unknown: " + check.line(node, rails), width, "   ")
+    if len(unknown) > _WARNINGS:
+        summary.append("and %s" % text_table.count(len(unknown) - _WARNINGS, "more unknown check"))
     return [*summary, *([] if commands is None else ["", *_commands(verdict, steps, commands)])]
 
 
@@ -125,15 +133,16 @@ def _layers(run: Run, shown: t.Mapping[str, t.Any], width: int) -> list[str]:
     others: dict[str, list[str]] = {}
     # the headline names the nodes that could not be read
     unread = ", ".join(port_counts.unread(each for each in run.reports.values() if each.info is None))
+    columns = ["failed", *(["unknown"] if run.unknowns else []), "not_checked"]
     for each in shown["layers"]:
         if each["checked"] or each["failed"]:
-            numbers = ("{:,}".format(each[key]) for key in ("failed", "not_checked"))
+            numbers = ("{:,}".format(each[key]) for key in columns)
             rows.append((each["title"], _unit(run, each["name"]), *numbers))
             if each["why_not"] and each["why_not"] != unread:
                 partly.append("%s: %s" % (each["title"], each["why_not"]))
         else:
             others.setdefault(each["why_not"] or "a lower layer failed", []).append(each["title"])
-    found = text_table.table(("layer", "checked", "failed", "not checked"), rows, width)
+    found = text_table.table(("layer", "checked", *(name.replace("_", " ") for name in columns)), rows, width)
     for text in [*partly, *("not checked: %s: %s" % ("; ".join(titles), why) for why, titles in others.items())]:
         found += text_table.wrapped(text, width, "   ")
     return found
@@ -166,9 +175,7 @@ def _nodes(run: Run, shown: t.Mapping[str, t.Any], width: int) -> list[str]:
     if max(map(len, table)) > width:
         table = []
         for cells, nodes in list(groups.items())[:_ROWS]:
-            of_state = {
-                mark: [rail for rail, cell in cells if _MARKS[cell] == mark] for mark in list(_MARKS.values())[1:]
-            }
+            of_state = {mark: [rail for rail, cell in cells if _MARKS[cell] == mark] for mark in ("FAILED", "unknown")}
             texts = ["%s %s" % (mark, fold_names(each)) for mark, each in of_state.items() if each]
             table += text_table.wrapped("%s: %s" % (fold_names(nodes), "; ".join(texts)), width, "   ")
     left = sum(map(len, list(groups.values())[_ROWS:]))
@@ -215,22 +222,29 @@ def _slots(shown: t.Mapping[str, t.Any]) -> list[str]:
 def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
     """Return JUnit XML with a suite per layer and a case per node, so that a CI server can compare runs."""
     run = verdict.run
-    suites = [("%s.%s" % (run.kind, layer["name"]), _cases(verdict, layer)) for layer in shown["layers"]]
+    # layer -> node -> a line per reason
+    unknown: dict[str, dict[str | None, list[str]]] = {}
+    for (each, node), rails in run.unknown_groups().items():
+        unknown.setdefault(each.layer, {}).setdefault(node, []).append(each.line(node, rails))
+    suites = [
+        ("%s.%s" % (run.kind, layer["name"]), _cases(verdict, layer, unknown.get(layer["name"], {})))
+        for layer in shown["layers"]
+    ]
     return junit("railyard %s" % run.kind, suites)
 
 
-def _cases(verdict: Verdict, layer: t.Mapping[str, t.Any]) -> list[Case]:
+def _cases(verdict: Verdict, layer: t.Mapping[str, t.Any], unknown: UnknownLines) -> list[Case]:
     run, name = verdict.run, layer["name"]
     checked = {each for place in run.checked[name] for each in (place if isinstance(place, tuple) else (place,))}
-    cases = [_case(run, layer, node, node in checked) for node in run.reports]
+    cases = [_case(run, layer, node, node in checked, unknown) for node in run.reports]
     if name in ("kubernetes", "pods"):
-        cases.append(_case(run, layer, None, bool(checked))._replace(name="cluster"))
+        cases.append(_case(run, layer, None, bool(checked), unknown)._replace(name="cluster"))
     elif verdict.proof is not None and name == layer_of(run):
-        cases.append(_case(run, layer, None, bool(checked))._replace(name="rails"))  # of all nodes
+        cases.append(_case(run, layer, None, bool(checked), unknown)._replace(name="rails"))  # of all nodes
     return cases
 
 
-def _case(run: Run, layer: t.Mapping[str, t.Any], node: str | None, checked: bool) -> Case:
+def _case(run: Run, layer: t.Mapping[str, t.Any], node: str | None, checked: bool, unknown: UnknownLines) -> Case:
     """Return the case of a node, or without a node that of the cluster or of all rails."""
     failures = [each for each in run.failures_of(node) if each.layer == layer["name"] and each.node == node]
     if failures:
@@ -239,4 +253,6 @@ def _case(run: Run, layer: t.Mapping[str, t.Any], node: str | None, checked: boo
     warnings = [each for each in run.warnings if node is None and each.node is None and each.layer == layer["name"]]
     if warnings:
         return Case(str(node), skipped=warnings[0].line())
+    if node in unknown:
+        return Case(str(node), skipped="\n".join(unknown[node]))
     return Case(str(node), skipped=None if checked else layer["why_not"] or "an earlier layer failed")
