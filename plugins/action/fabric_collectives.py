@@ -81,6 +81,10 @@ class ActionModule(ControllerAction):
         if unknown or not options["operations"]:
             message = "%s is not a collective" % (unknown[0] if unknown else "an empty list")
             raise RailyardError(message, "collectives_operations", "use %s" % ", ".join(collective_floors.OPERATIONS))
+        floor = options["floor"]
+        if floor is not None and not 0 < floor < float("inf"):
+            remedy = "name a bandwidth in GB/s above 0"
+            raise RailyardError("every result reaches %s GB/s, or none" % floor, "collectives_floor", remedy)
         nodes = self._nodes()
         planned = _facts(nodes, options)
         if options["part"] == "prepare":

@@ -84,6 +84,7 @@ def test_check_mode_shows_the_commands_and_runs_nothing(tmp_path: Path) -> None:
         ),
         ({"collectives_outputs": {"all_reduce": "none.log"}}, "none.log: it cannot be read"),
         ({"collectives_min_bytes": 9 << 30}, "collectives_min_bytes: 9663676416 bytes are more than"),
+        ({"collectives_floor": 0}, "collectives_floor: every result reaches 0.0 GB/s, or none"),
         ({"collectives_timeout": 0}, "collectives_timeout: 0 s is not a time limit"),
     ],
 )

@@ -171,6 +171,13 @@ def test_other_gpus_and_algorithms_have_other_floors() -> None:
     assert judged(text, TWO._replace(domains=["nvl1", "nvl2"])).code == "RV873"
 
 
+def test_the_algorithm_of_all_reduce_does_not_change_alltoall() -> None:
+    text = recorded("alltoall-rtx6000d-2-nodes").replace("NVIDIA RTX 6000D", "NVIDIA H100 80GB HBM3")
+    for algorithm in ("Ring", "CollnetDirect"):
+        found = judged(text, TWO._replace(environment={"NCCL_ALGO": algorithm}), ALLTOALL)
+        assert (found.code, found.expected) == ("RV873", "at least 71.2 GB/s")
+
+
 def test_small_messages_and_unchecked_results_are_unknown() -> None:
     small = "\n".join(
         line for line in H100.splitlines() if not line.lstrip().startswith(("1073", "2147", "4294", "8589"))

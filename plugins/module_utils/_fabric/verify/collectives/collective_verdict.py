@@ -288,7 +288,7 @@ def _floor(operation: str, output: Output, planned: Planned) -> tuple[float | No
         )
     elif without and planned.gpus > 1:
         why = "no NVSwitch connects GPUs of the model %s, so they limit the bandwidth" % without
-    elif algorithm and not ring and algorithm not in _TREES:
+    elif operation == collective_floors.ALL_REDUCE and algorithm and not ring and algorithm not in _TREES:
         why = "NCCL_ALGO=%s moves the data in another way" % planned.environment["NCCL_ALGO"]
     if why:
         return None, ring, (why, remedy)
