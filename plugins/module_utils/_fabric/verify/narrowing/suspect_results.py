@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.nar
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import Leaves
 
-# The part of the planned speed, and of the median of ports of this speed, that a transfer must reach without verify_share.
+# What a transfer must reach without verify_share: this part of the planned speed, and of the median at this speed.
 _SHARE = 0.8
 # The least number of transfers for a median.
 _ENOUGH = 4
