@@ -459,6 +459,7 @@ class ActionModule(ActionBase):
             [*(self._spool.noted(self._name, _BRIEF) or ()), *suspect_results.brief(result["results"])],
         )
         row: Row = {"probed": result["results"], "pod_probed": result["pod_results"], "others": result["others"]}
+        # a later pass, such as between parts, does not replace the result of a soak
         row.update({key: result[key] for key in ("groups", "soak") if result.get(key)})
         for key in ("refused", "pod_refused"):
             row[key] = [result[key]] if result[key] else []
