@@ -61,7 +61,7 @@ RANKS: dict[str, str] = {
         readers
         netlink boot kubelet
         safety
-        ports sriov rdma qos host gpu nic cni metrics dra
+        ports sriov rdma qos host gpu nic cni metrics dra health_probes
         health
         agent info
         agent_service health_service probe

@@ -56,7 +56,8 @@ def test_the_spec_has_the_planned_rails_and_settings() -> None:
     spec = spec_of(example_file.BASE + SETTINGS)
     assert (spec.node, spec.interval, spec.quiet, spec.metrics) == ("ai-1", 10, 30, "127.0.0.1:9466")
     assert spec.thresholds == {"symbol_error": 20, "roce_slow_restart": None}
-    assert spec.probe == health_spec.Probe(10000, {})
+    partners = {"gpu0%d" % rail: (health_spec.Partner("ai-2", "172.16.1%d.202" % rail),) for rail in (1, 2)}
+    assert spec.probe == health_spec.Probe(10000, partners)
     assert spec.kubernetes == health_spec.Kubernetes("/etc/railyard/kubeconfig", True, False, False, False)
     rail = spec.rails[0]
     assert (rail.rail, rail.netdev, rail.pci, rail.mtu) == ("gpu01", "enp11s0f0np0", "0000:0b:00.0", 4200)

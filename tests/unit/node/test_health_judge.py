@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
     RdmaPort,
     Unread,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_rules import Fact
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import RailState
 
 PCI = "0000:0b:00.0"
@@ -229,6 +230,24 @@ def test_links_are_trained_after_a_boot() -> None:
     assert node.see(port(carrier=False)).state == "fail", "it was healthy once"
     node = Node(now=10.0)
     assert node.see(*[port(carrier=False)] * 23).state == "fail", "after two minutes"
+
+
+def test_probes_fail_the_rail_degrade_it_for_one_partner_and_leave_it_unknown_without_partners() -> None:
+    def state(*facts: Fact) -> tuple[str, bool, str]:
+        node = Node()
+        node.see(SEEN)
+        node.now += STEP
+        node.judge.add({"gpu01": SEEN}, node.now, {"gpu01": facts})
+        (state,) = node.judge.states(node.now, node.now, 0.0)
+        return state.state, state.degraded, state.findings[0].code
+
+    silent = Fact("RV801", "probes of gpu01", "replies", "none")
+    unproven = Fact("RV894", "probes of gpu01", "replies", "none")
+    assert state(silent) == ("fail", False, "RV801")
+    assert state(silent._replace(peer="n2")) == ("pass", True, "RV801")
+    assert state(silent._replace(peer="n2"), unproven) == ("unknown", False, "RV894")
+    assert state(silent, unproven)[0] == "fail"
+    assert state(Fact("RV895", "probes of gpu01", "none", "30 %")) == ("pass", True, "RV895")
 
 
 def test_a_restart_of_the_service_ends_no_finding() -> None:

@@ -51,6 +51,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.plan_memory import SharedKeys
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.probe_partners import ProbePartners
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, SUFFIX, show
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.family import MLX5
 
@@ -125,6 +126,7 @@ class PlanOutput:
         self._vf_ranges: dict[tuple[int, str], planned_vfs.VfRange] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
         self._served = {id(variant): variants.rails_of(variant) for variant in variants}
+        self._partners = ProbePartners(fabric, variants, planners)
         self._agents = AgentFiles(fabric, self.fabric_vars(), variants, planners) if facts.slots else None
 
     # -- the fabric --------------------------------------------------------------------------------------------------
@@ -197,6 +199,7 @@ class PlanOutput:
         found["ports"] = [
             self._port(node, unit, variant, rail, port, identities.get(rail.name)) for rail, port in ports
         ]
+        found.update(self._partners.host_variable(node))
         found["agent"] = self._agents.file(node, variant, found, identities) if self._agents else None
         return found
 
@@ -278,14 +281,10 @@ class PlanOutput:
             found["vfs"] = planned_vfs.vfs(part["vfs"], identities, self._identity_keys[rail.name], vf_range)
         own = self._own_pools.get(rail.name)
         if own is None:
-            own = self._own_pools[rail.name] = [
-                kind
-                for kind in self.naming.pools(rail.schemes)
-                if self._networked
-                and rail.for_pods
-                and rail.mode not in (None, NONE)
-                and self.naming.own_pools(kind, rail.mode)
-            ]
+            pooled = self._networked and rail.for_pods and rail.mode not in (None, NONE)
+            kinds = self.naming.pools(rail.schemes) if pooled else ()
+            own = [kind for kind in kinds if self.naming.own_pools(kind, rail.mode)]
+            self._own_pools[rail.name] = own
         if own:
             values = self._values.get(key)
             if values is None:

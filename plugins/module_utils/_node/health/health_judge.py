@@ -109,14 +109,17 @@ class _RailJudge:
 
     def state(self, now: float, uptime: float) -> RailState:
         """Return the state of the rail, with times of the judge."""
-        active = sorted(self._active.values(), key=lambda each: (RULES[each.fact.code].degraded, each.since))
+        active = sorted(self._active.values(), key=lambda each: (each.fact.degrades, each.since))
+        unproven = [each for each in active if RULES[each.fact.code].unknown]
+        fails = any(not each.fact.degrades for each in active if each not in unproven)
+        state = FAIL if fails else UNKNOWN if unproven else PASS
+        if state == UNKNOWN:
+            active = unproven + [each for each in active if each not in unproven]
         findings = [_finding(each.fact, each.since) for each in active]
-        fails = any(not RULES[each.fact.code].degraded for each in active)
-        state = FAIL if fails else PASS
         if not self.judged or self._unread_count >= UNREAD_MAX:
             state, findings = UNKNOWN, [_finding(self._why_unread(), now), *findings]
-        elif state == PASS:
-            self._was_healthy = True
+        elif state in (PASS, UNKNOWN):
+            self._was_healthy |= state == PASS
         elif not self._was_healthy and uptime < BOOT_SECONDS:
             what = "rail %s" % self._rail.rail
             fact = Fact(UNREAD, what, "a healthy rail after the boot", "the node started %d s ago" % uptime)

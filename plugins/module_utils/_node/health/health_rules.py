@@ -19,6 +19,7 @@ class Rule(t.NamedTuple):
     :param code: permanent; its meaning never changes. :param name: unique, for people.
     :param cause: the likely cause. :param remedy: what a user can do.
     :param degraded: whether the rail still carries traffic, with less than planned. Otherwise it fails.
+    :param unknown: whether the state of the rail is unknown because of it.
     :param confirm: observations in a row that must show the difference before it is a finding.
     """
 
@@ -29,6 +30,7 @@ class Rule(t.NamedTuple):
     remedy: str
     degraded: bool = False
     confirm: int = 1
+    unknown: bool = False
 
 
 class Fact(t.NamedTuple):
@@ -48,6 +50,11 @@ class Fact(t.NamedTuple):
     cause: str = ""
     remedy: str = ""
     quiet: float | None = None
+
+    @property
+    def degrades(self) -> bool:
+        """Whether the rail still carries traffic. What happens with one other node is not a failure of the rail."""
+        return RULES[self.code].degraded or self.peer is not None
 
     @property
     def key(self) -> tuple[str, str, int | None, str | None]:
@@ -195,6 +202,27 @@ RULES: dict[str, Rule] = {
             "plug it as planned, or correct the plan",
         ),
         Rule(
+            *("RV801", "no-reply", "no reply to echo requests"),
+            "the two ports are not in the same network: VLAN, leaf port, or a cable in another leaf",
+            "check to which leaf ports the two are connected, and their VLANs",
+        ),
+        Rule(
+            *("RV802", "path-mtu-too-small", "packets of the planned MTU do not pass"),
+            "a leaf port on the path has a smaller MTU",
+            "raise the MTU of the leaf's ports",
+        ),
+        Rule(
+            *("RV803", "packet-loss", "packets are lost"),
+            "a bad cable or transceiver",
+            "check the error counters of both ports and of the leaf",
+        ),
+        Rule(
+            *("RV854", "latency-outlier", "the latency is far above that of other pairs"),
+            "a longer path through the network, congestion, or a link that sends packets again",
+            "check the counters of the port and of the leaf, and run verify.yml for the rail",
+            degraded=True,
+        ),
+        Rule(
             *("RV890", "rail-unread", "the state of the rail is unknown"),
             "a file of the driver or the kernel could not be read",
             "run 'journalctl -u railyard-health' and 'dmesg' on the node",
@@ -213,6 +241,18 @@ RULES: dict[str, Rule] = {
             *("RV893", "error-rate-high", "error counters increase faster than their threshold"),
             "a bad cable or transceiver, or a queue that overflows",
             "check the counters of the port and of the leaf",
+            degraded=True,
+        ),
+        Rule(
+            *("RV894", "no-partner-replies", "no partner replies on any rail"),
+            "this node, or the whole network, has no path to other nodes, or they are down or ignore echo requests",
+            "check the links of this node, and whether its partners run",
+            unknown=True,
+        ),
+        Rule(
+            *("RV895", "congestion-marks", "the network marks packets of one rail as congested"),
+            "a port of the leaf is overloaded, or its ECN thresholds are lower than those of other leaves",
+            "compare load and ECN thresholds of the leaf's ports with those of other rails",
             degraded=True,
         ),
     )

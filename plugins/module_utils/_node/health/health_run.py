@@ -32,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
     read_spec,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import HealthState, RailState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.probe_part import ProbePart
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.node_events import NodeEvents
 
 LOCK = health_state.DIRECTORY + "/lock"
@@ -40,7 +41,7 @@ CHANGING_SECONDS = 900.0
 # A wall clock that differs by more from the clock of the service was set.
 CLOCK_SECONDS = 1.0
 # The parts of the service beside the observation of rails.
-PARTS: t.Sequence[t.Callable[[System], HealthPart]] = (health_outputs.Metrics, health_outputs.Reports)
+PARTS: t.Sequence[t.Callable[[System], HealthPart]] = (ProbePart, health_outputs.Metrics, health_outputs.Reports)
 
 
 def run(system: System) -> int:

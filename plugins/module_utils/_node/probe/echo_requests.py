@@ -15,54 +15,25 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.answers import ready
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.icmp import (
+    IPV4,
+    IPV6,
+    IPV6_DONTFRAG,
+    PMTUDISC_PROBE,
+    checksum,
+    payload_size,
+)
 
 Options = t.Mapping[str, t.Any]
 
 Result = t.Dict[str, t.Any]
 
-PMTUDISC_PROBE = 3
-
-IPV6_DONTFRAG = 62
-
 ICMP6_FILTER = 1
-
-
-class _Family(t.NamedTuple):
-    """A version of IP: socket constants, types of echo messages, and the bytes of the IP and ICMP headers together."""
-
-    family: int
-    protocol: int
-    level: int
-    discover: int
-    receive_errors: int
-    request: int
-    reply: int
-    headers: int
-
-
-IPV4 = _Family(socket.AF_INET, socket.IPPROTO_ICMP, socket.IPPROTO_IP, 10, 11, 8, 0, 28)
-
-IPV6 = _Family(socket.AF_INET6, socket.IPPROTO_ICMPV6, socket.IPPROTO_IPV6, 23, 25, 128, 129, 48)
 
 # Filter of ICMPv6 types, a bit per type that a socket does not receive (RFC 3542): all except echo replies.
 _ONLY_ECHO_REPLIES = struct.pack(
     "=8I", *(0xFFFFFFFF & ~((1 << IPV6.reply % 32) * (word == IPV6.reply // 32)) for word in range(8))
 )
-
-
-def payload_size(mtu: int, headers: int = IPV4.headers) -> int:
-    """Return the bytes of echo payload in a packet of exactly ``mtu`` bytes."""
-    return mtu - headers
-
-
-def checksum(data: bytes) -> int:
-    """Return the Internet checksum (RFC 1071)."""
-    if len(data) % 2:
-        data += b"\0"
-    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def echo_request(identifier: int, sequence: int, size: int, kind: int = IPV4.request) -> bytes:
