@@ -355,6 +355,16 @@ def test_swapped_cables_are_one_step_of_both_rails() -> None:
     assert cells == ["ai-2 gpu03 failed: why", "ai-2 gpu04 failed: why"]
 
 
+def test_an_unknown_check_is_shown_with_reason_and_remedy() -> None:
+    world = World(server_plan())
+    world.after["ai-2"] = {}
+    report = _judged(world)
+    made = _page(report)
+    assert report.state == "ok" and len(made.all("td", "ok")) == 12 and len(made.all("td", "open")) == 4
+    assert "unknown" in made.sections and "ai-2 gpu01 gpu02 gpu03 gpu04 rdma error counters" in made.text
+    assert "they were not read before or after the run" in made.text
+
+
 def test_a_healthy_fabric_has_no_failures() -> None:
     report = _judged(World(server_plan()))
     assert report.state == "ok" and len(_page(report).all("td", "ok")) == 16
