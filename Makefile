@@ -28,7 +28,7 @@ divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes. In the other files, tests
 # with the mark `long` are the parts guests, cluster and functional. The part scale has the fabrics of up to 4,096 nodes.
-in_long := agent_churn agent_faults agent_interruption agent_layouts agent_nodes agent_pods agent_verify agent_workloads boot_loader faults interruption lab netplan networkmanager nic_driver pods runner take_back
+in_long := agent_churn agent_faults agent_interruption agent_layouts agent_nodes agent_pods agent_verify agent_workloads boot_loader faults health interruption lab netplan networkmanager nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
 long_marks := long-cluster long-functional long-guests long-scale
@@ -85,6 +85,7 @@ endif
 # their guests are Kubernetes nodes
 $(filter long-agent_%,$(long_parts)) long-pods: lab_options := --cluster
 long-networkmanager: lab_options := --system debian-13 --network networkmanager
+long-health: lab_options := --nodes 3 --rails 4
 long-netplan: lab_options := --system $(or $(RAILYARD_SYSTEM),debian-13) --network netplan
 
 # Tests on guests with these marks: those of one node beside those of the other, then those of both
