@@ -170,6 +170,7 @@ bench: $(VENV)/ready ## ratios, measured side by side: planner, objects, pods on
 	$(BIN)/python -m benchmarks agent-idle
 	$(BIN)/python -m benchmarks kubernetes
 	$(BIN)/python -m benchmarks replay
+	$(BIN)/python -m benchmarks narrowing
 	lab/lab up --name bench --rails 8
 	lab/lab up --name bench-one --rails 1
 	$(BIN)/python -m benchmarks hosts; rc=$$?; lab/lab down --name bench; lab/lab down --name bench-one; exit $$rc

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``python -m benchmarks [PART]``; without a part, all.
 
-Parts: planner, objects, slices, attach, agent-idle, health, kubernetes, webhooks, replay, hosts.
+Parts: planner, objects, slices, attach, agent-idle, health, kubernetes, webhooks, replay, narrowing, hosts.
 
 Only the part of the hosts needs guests. ``record [--lab NAME]`` writes the recordings of the part ``replay``.
 """
@@ -18,6 +18,7 @@ from benchmarks import (
     health,
     hosts,
     kubernetes,
+    narrowing,
     objects,
     planner,
     recordings,
@@ -36,13 +37,15 @@ PARTS = {
     "kubernetes": kubernetes.main,
     "webhooks": webhooks.main,
     "replay": replay.main,
+    "narrowing": narrowing.main,
     "hosts": hosts.main,
 }
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["replay"]:
-        return replay.main(sys.argv[2:])
+    with_options = {"replay": replay.main, "narrowing": narrowing.main}
+    if sys.argv[1:2] and sys.argv[1] in with_options:
+        return with_options[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="?", choices=[*PARTS, "record"], help="which of them; without it, all")
     parser.add_argument("--lab", help="with record, the lab whose nodes are recorded; without it, nodes as planned")

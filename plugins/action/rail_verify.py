@@ -24,6 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     check_share,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing import (
+    further_rounds,
+    suspect_results,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import (
     group_rounds,
     node_parts,
@@ -39,6 +43,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool impo
     NODES,
     PAIRS,
     RUN,
+    TURNS,
     Spool,
     plain,
 )
@@ -49,12 +54,13 @@ _PODS = "railyard.fabric.rail_pods"
 # The variables with the result of the part begin, and of kube_pods.
 _BEGUN, _WORKLOAD = "__verify_run", "__verify_workload"
 BEGIN, READ, CHOOSE, START, COLLECT, END = "begin", "read", "choose", "start", "collect", "end"
+NARROW = "narrow"
 # Variables of the nodes that the verdict needs: it runs on the control node, which may not have them.
 _FOR_VERDICT = ("budget", "share", "unproven_allowed", "file", "report_dir", "history", "part", "parts_dir", "cordon",
                 "kubernetes_kubeconfig", "kubernetes_context")  # fmt: skip
-# More kinds of notes in the spool: the test pod of a node, its turns, whether its prober was started, the names of its
-# counters, and of those of each rail.
-_POD, _TURNS, _STARTED, _COUNTERS, _WATCHED = "pod", "turns", "started", "counters", "watched"
+# More kinds of notes in the spool: the test pod of a node, whether its prober was started, the names of its counters,
+# and of those of each rail, and its results in short.
+_POD, _STARTED, _COUNTERS, _WATCHED, _BRIEF = "pod", "started", "counters", "watched", "brief"
 # Parts of rail_info that verdicts always need, and layers that need more.
 _SUBSET = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls")
 _TRAFFIC, _IN_CLUSTER, _IN_PODS = {"reach", "rdma"}, {"kubernetes", "pods", "nccl"}, {"pods", "nccl"}
@@ -83,7 +89,7 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
     SPEC: t.Mapping[str, t.Any] = {
-        "part": {"type": "str", "choices": [BEGIN, READ, CHOOSE, START, COLLECT, END], "required": True},
+        "part": {"type": "str", "choices": [BEGIN, READ, CHOOSE, START, COLLECT, NARROW, END], "required": True},
         "nodes": {"type": "list", "elements": "str", "default": []},
     }
 
@@ -112,7 +118,13 @@ class ActionModule(ActionBase):
             elif part == CHOOSE:
                 result.update(self._choose(options["nodes"]))
             else:
-                parts = {READ: self._read, START: self._start, COLLECT: self._collect, END: self._end}
+                parts = {
+                    READ: self._read,
+                    START: self._start,
+                    COLLECT: self._collect,
+                    NARROW: self._narrow,
+                    END: self._end,
+                }
                 result.update(parts[part]())
         except RailyardError as error:
             result.update(error.as_result())
@@ -156,6 +168,7 @@ class ActionModule(ActionBase):
             clients=int(self._value("verify_congestion")) if thorough else 0,
             tails=boolean(self._value("verify_tails")),
             soak=soak_time.seconds(self._value("verify_soak")) if thorough and not check else 0,
+            narrow=boolean(self._value("verify_narrow")),
         )
         run["verdict"] = {name: plain(self._value("verify_" + name)) for name in _FOR_VERDICT}
         Spool(run["run"]).note(ALL, NODES, [str(name) for name in self._vars["ansible_play_hosts_all"]])
@@ -294,7 +307,7 @@ class ActionModule(ActionBase):
                 for client in clients:
                     turns.setdefault(client, []).append([number, group_rounds.WRITE, server, False])
         for name, own in turns.items():
-            self._spool.note(name, _TURNS, own)
+            self._spool.note(name, TURNS, own)
         about: Row = {"token": secrets.token_hex(32), "nodes": len(turns)}
         # a run of pairs between parts is not repeated
         if self._begun["soak"] and not self._begun["judges"]:
@@ -323,9 +336,39 @@ class ActionModule(ActionBase):
             self._spool.note(name, NODE, notes)
         return node_parts.rounds_across([list(each) for each in links], most)
 
+    def _narrow(self) -> Row:
+        """Choose further rounds of pairs if failed ones have no single cause yet."""
+        run, until = self._spool.noted(ALL, RUN) or {}, self._begun["until"]
+        batch = run.get("batch", 0)
+        rounds: list[list[further_rounds.Pair]] = []
+        if self._begun["narrow"] and batch < further_rounds.BATCHES and not (until and time.time() >= until):
+            briefs = {name: self._spool.noted(name, _BRIEF) for name in sorted(self._spool.nodes(_BRIEF))}
+            nodes = {name: self._spool.noted(name, NODE) for name in self._spool.nodes(NODE)}
+            share = self._begun["verdict"]["share"]
+            results = suspect_results.results(briefs, nodes, None if share in (None, "") else float(share))
+            rounds = further_rounds.rounds(results, suspect_results.leaves(nodes), batch)
+        for name in self._spool.nodes(TURNS):
+            self._spool.note(name, TURNS, [])
+            self._spool.note(name, _STARTED, False)
+        turns: dict[str, list[t.Any]] = {}
+        for number, pairs in enumerate(rounds):
+            for server, client, rails in pairs:
+                turns.setdefault(server, []).append([number, probe_targets.SERVE, client, False, rails])
+                turns.setdefault(client, []).append([number, probe_targets.PROBE, server, False, rails])
+        for name, own in turns.items():
+            self._spool.note(name, TURNS, own)
+        if turns:
+            # probers of this batch accept no connection of an earlier one
+            self._spool.note(ALL, RUN, {"token": secrets.token_hex(32), "nodes": len(turns), "batch": batch + 1})
+            known = self._spool.noted(ALL, PAIRS)
+            self._spool.note(
+                ALL, PAIRS, dict(known, pairs=[*known["pairs"], *(pair for each in rounds for pair in each)])
+            )
+        return {"nodes": len(turns)}
+
     def _start(self) -> Row:
         """Start the prober of the node with its turns."""
-        turns = self._spool.noted(self._name, _TURNS)
+        turns = self._spool.noted(self._name, TURNS)
         if not turns:
             return {"skipped": True, "skip_reason": "The node has no partner"}
         try:
@@ -358,7 +401,10 @@ class ActionModule(ActionBase):
                 continue
             node = self._noted(kind)
             rules = (True, "ethernet") if of_pods else (cross_rail, layer)
-            rows = [self._turn(number, mode, partner, kind, *rules) for number, mode, partner, _of_pods in own]
+            rows = [self._turn(number, mode, partner, kind, *rules) for number, mode, partner, *_others in own]
+            for row, rails in ((row, turn[4]) for row, turn in zip(rows, own) if len(turn) > 4):
+                # further rounds test some rails
+                row["targets"] = [target for target in row["targets"] if target["rail"] in rails]
             ports = [port for port in node["ports"] if port["rdma"].get("transfers", True)]
             part: Row = {"turns": rows, "addresses": probe_targets.listen_addresses(node, rules[1])}
             part["ports"] = probe_targets.served_ports(dict(node, ports=ports), rules[1])
@@ -407,11 +453,14 @@ class ActionModule(ActionBase):
             failed = {"failed": True, "msg": result.get("msg") or result.get("module_stderr") or "no message"}
             self._spool.add(self._name, {"uncollected": failed})
             return failed
+        self._spool.note(
+            self._name,
+            _BRIEF,
+            [*(self._spool.noted(self._name, _BRIEF) or ()), *suspect_results.brief(result["results"])],
+        )
         row: Row = {"probed": result["results"], "pod_probed": result["pod_results"], "others": result["others"]}
-        row["groups"] = result.get("groups") or []
-        if result.get("soak"):
-            # a later pass, such as between parts, does not replace it
-            row["soak"] = result["soak"]
+        # a later pass, such as between parts, does not replace the result of a soak
+        row.update({key: result[key] for key in ("groups", "soak") if result.get(key)})
         for key in ("refused", "pod_refused"):
             row[key] = [result[key]] if result[key] else []
         if result.get("counters"):

@@ -58,6 +58,11 @@ options:
         C(localhost) and the nodes that do not answer. If the limit excludes C(localhost), they are the nodes of the
         run. If it is empty, because the play before had no hosts, there are none.
     type: dict
+  narrowed:
+    description:
+      - For the play of further rounds, the result of part V(begin) of M(railyard.fabric.rail_verify). The hosts are the
+        nodes with turns in these rounds.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -96,7 +101,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     _verify_parts,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils._output import stop
-from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import LOST, Spool
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import ALL, LOST, RUN, TURNS, Spool
 
 _LISTINGS = ("syntax", "listhosts", "listtasks", "listtags")
 # A pattern without nodes, about which Ansible does not warn.
@@ -139,6 +144,9 @@ class LookupModule(LookupBase):
         part = _run_guard.part_of(
             variables.get("railyard_part"), own, bool(self.get_option("parts")), variables.get("reboot_allowed")
         )
+        narrowed = self.get_option("narrowed")
+        if narrowed is not None:
+            return ",".join(_with_turns(narrowed)) or _NONE
         begun = self.get_option("verdict")
         if begun is not None:
             if not begun:
@@ -194,6 +202,16 @@ class LookupModule(LookupBase):
                 manager.add_host(host, group=group)
         manager.subset(limit)
         return [host.name for host in manager.get_hosts(pattern)]
+
+
+def _with_turns(begun: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the nodes with turns in the next rounds of a run."""
+    if not begun:
+        return []
+    spool = Spool(str(begun["run"]))
+    if not (spool.noted(ALL, RUN) or {}).get("batch"):
+        return []
+    return sorted(name for name in spool.nodes(TURNS) if spool.noted(name, TURNS))
 
 
 def _check_unread_file() -> None:

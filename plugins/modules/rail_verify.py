@@ -36,11 +36,14 @@ options:
       - V(start) starts the prober of the node with its turns. A node without a partner is skipped.
       - V(collect) waits until the prober has ended its turns, and takes its results. Run it when V(start) has ended on
         all nodes.
+      - V(narrow) chooses further rounds for failed and slow pairs that have no single cause yet, from the results that
+        V(collect) has taken. V(start) and V(collect) then run these rounds. There are at most two batches. It contacts
+        no node.
       - V(end) ends the run on the control node, which fails if the verdict is not ok, and on the nodes that do not
         answer, which are unreachable. If a limit excludes the control node, nodes fail for their own failures. It
         contacts no node.
     type: str
-    choices: [begin, read, choose, start, collect, end]
+    choices: [begin, read, choose, start, collect, narrow, end]
     required: true
   nodes:
     description: With O(part=choose), the names of the nodes, in the order of the play.
@@ -114,7 +117,7 @@ modules:
   sample: {rail_ports: {changed: true, changes: []}}
 nodes:
   description: The number of nodes that have a partner.
-  returned: with O(part=choose)
+  returned: with O(part=choose) and O(part=narrow)
   type: int
   sample: 2
 """

@@ -21,6 +21,8 @@ Row = t.Dict[str, t.Any]
 _ROWS = "rows"
 # A note of each node that was read: what its partners need of it (``probe_targets.probe_node``).
 NODE = "node"
+# The turns of a node's prober.
+TURNS = "turns"
 # Why a node could not be reached, and how the run ends on a host: a failed or unreachable result.
 LOST, END = "lost", "end"
 # Notes of the whole run: its nodes, its token, and its pairs.

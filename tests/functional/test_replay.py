@@ -145,6 +145,35 @@ def test_many_to_one_rounds_need_no_further_result_per_node_and_without_results_
     assert len(unknown) == NODES
 
 
+def test_failures_without_a_single_cause_are_narrowed_on_few_nodes(directory: Path) -> None:
+    """One node gets no replies to its own packets on one rail, and answers those of its partners."""
+    path = directory / "recordings/rail_probe.collect.json"
+    recorded = json.loads(path.read_text())
+    recorded["results"][2]["reach"]["received"] = "RECEIVED"
+    path.write_text(json.dumps(recorded).replace('"RECEIVED"', "{{received}}"))
+    values = sorted(path for path in (directory / "values").iterdir() if path.suffix != ".peers")
+    plain = json.loads((directory / "plain.json").read_text())["all"]["hosts"]
+    (suspect,) = (name for name, each in plain.items() if each["ansible_host"] == values[3].name)
+    for path in values:
+        received = 0 if path == values[3] else 3
+        path.write_text(json.dumps(dict(json.loads(path.read_text()), received=received)))
+    done = play(directory, "verify", "-e", "verify_narrow=false")
+    assert done.status == 2 and done.executions["rail_probe"] == 2 * NODES, done.output
+    few = verdict(directory)
+    done = play(directory, "verify")
+    assert done.status == 2, done.output
+    # only the suspect and three further partners are started again, in at most two batches
+    assert 2 * NODES < done.executions["rail_probe"] <= 2 * NODES + 2 * 2 * 4
+    assert (done.executions["rail_info"], done.executions["rail_host"]) == (NODES, NODES)
+    more = verdict(directory)
+    own = {(row["from"], row["to"]) for row in few["measures"]}
+    further = [row for row in more["measures"] if (row["from"], row["to"]) not in own]
+    assert {row["rail"] for row in further} == {"gpu03"}
+    assert any(suspect in (row["from"], row["to"]) for row in further)
+    failures = {(each["code"], each["rail"]) for each in more["failures"]}
+    assert failures == {("RV801", "gpu03")} and suspect in {each["node"] for each in more["failures"]}
+
+
 def test_pods_are_proven_with_no_further_result_per_node(directory: Path) -> None:
     with replay_pods.cluster(directory, 4) as words:
         done = play(directory, "verify", *words)

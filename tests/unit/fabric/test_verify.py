@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from tests import work
+from tests.unit.fabric.test_narrowing import CODES as NARROWING_CODES
 from tests.unit.fabric.test_presets_on_nodes import CODES as PRESET_CODES
 from tests.unit.fabric.test_verify_congestion import CONGESTION_CODES
 from tests.unit.fabric.test_verify_layouts import CODES as LAYOUT_CODES
@@ -827,7 +828,7 @@ def elsewhere_everywhere(world: World) -> None:
 @pytest.mark.scale
 @pytest.mark.parametrize(
     ("harm", "code"),
-    [(slow_everywhere, "RV853"), (drifted_everywhere, "RV206"), (elsewhere_everywhere, "RV701")],
+    [(slow_everywhere, "RV882"), (drifted_everywhere, "RV206"), (elsewhere_everywhere, "RV701")],
 )
 def test_a_failure_on_every_node_is_reported_with_little_work(harm: t.Callable[[World], None], code: str) -> None:
     wide = SERVERS.replace("nodes: 32", "nodes: 512").replace("172.16.{n+10}.0/24", "10.{n}.0.0/16")
@@ -1183,6 +1184,7 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         | NVLINK_CODES
         | CONGESTION_CODES
         | SOAK_CODES
+        | NARROWING_CODES
         | {"RV706", "RV862", "RV863", "RV864", "RV950"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )

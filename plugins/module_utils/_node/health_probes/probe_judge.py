@@ -14,7 +14,6 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_evidence import (
     WINDOW,
-    Partner,
     RailEvidence,
     Sample,
 )
@@ -22,7 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probe
 NO_REPLY, PATH_MTU, LOSS, LATENCY, MARKS = "RV801", "RV802", "RV803", "RV854", "RV895"
 # Seconds for which the last outcome of a partner counts.
 _RECENT = 10.0
-# Seconds after the first lost request of a silent partner from which on a reply on another rail shows that it runs.
+# Seconds after the first lost request of a silent partner from which on other replies count: on other rails they show
+# that it runs, and of other partners that this port works.
 _LATER = 2.0
 # Round trips in the window from which on they are compared.
 _FEWEST = 30
@@ -136,11 +136,13 @@ class ProbeJudge:
         if not usual:
             return []
         late = _LATE * max(expected, median) + _LATE_PLUS
-        seconds = {name: len({each.batch for each in _later(samples, late)}) for name, samples in times.items()}
-        others = [count for name, count in seconds.items() if name != rail and medians[name] is not None]
-        if seconds[rail] < max(_LATE_SECONDS, _LATE_TIMES * statistics.mean(others)):
-            return []
         tail = _later(times[rail], late)
+        seconds = _batches(tail)
+        if seconds < _LATE_SECONDS:
+            return []
+        others = [_batches(_later(times[name], late)) for name in times if name != rail and medians[name] is not None]
+        if seconds < _LATE_TIMES * statistics.mean(others):
+            return []
         found = "%d of %d replies took longer than %s" % (len(tail), len(times[rail]), _microseconds(late))
         expected_text = "no late replies, as on other rails"
         return [ProbeFinding(LATENCY, _only(evidence, times[rail], tail), expected_text, found)]
@@ -154,10 +156,6 @@ def _alive(rails: t.Mapping[str, RailEvidence]) -> dict[str, dict[str, float]]:
             if partner.replied is not None and not partner.silent():
                 found.setdefault(name, {})[rail] = partner.replied
     return found
-
-
-def _replied(partner: Partner, now: float) -> bool:
-    return partner.replied is not None and partner.replied >= now - _RECENT and not partner.silent()
 
 
 def _replies(
@@ -174,7 +172,9 @@ def _replies(
         for name, each in pairs
         if name in silent and any(time >= each.lost_since + _LATER for time in alive.get(name, {}).values())
     ]
-    if any(_replied(each, now) for _name, each in pairs):
+    # a partner that replied before they were silent proves nothing about this port
+    since = max(each.lost_since for name, each in pairs if name in silent) + _LATER
+    if any(each.replied is not None and each.replied >= since and not each.silent() for _name, each in pairs):
         expected = "replies to echo requests, as on other rails of %s"
         # of a port that loses most packets, some partners seem to be silent
         lossy = _lossy(evidence)
@@ -226,18 +226,23 @@ def _losses(evidence: RailEvidence) -> list[ProbeFinding]:
 
 def _marked(rail: str, times: t.Mapping[str, t.Sequence[Sample]]) -> list[ProbeFinding]:
     """Return the finding about marks of congestion (ECN) that other rails do not have."""
-    shares = {
-        name: sum(each.marked for each in samples) / len(samples)
-        for name, samples in times.items()
-        if len(samples) >= _FEWEST
-    }
-    own = shares.pop(rail, 0.0)
-    if own < _MARKED or not shares or own < _MARKED_TIMES * statistics.median(shares.values()):
+    own = _marked_share(times[rail])
+    if own < _MARKED:
         return []
-    expected = "%.0f %% of replies with congestion marks, as on other rails" % (
-        100 * statistics.median(shares.values())
-    )
+    others = [_marked_share(samples) for name, samples in times.items() if name != rail and len(samples) >= _FEWEST]
+    if not others or own < _MARKED_TIMES * statistics.median(others):
+        return []
+    expected = "%.0f %% of replies with congestion marks, as on other rails" % (100 * statistics.median(others))
     return [ProbeFinding(MARKS, None, expected, "%.0f %%" % (100 * own))]
+
+
+def _marked_share(samples: t.Sequence[Sample]) -> float:
+    return sum(each.marked for each in samples) / len(samples) if len(samples) >= _FEWEST else 0.0
+
+
+def _batches(samples: t.Iterable[Sample]) -> int:
+    """Return how many seconds have one of the replies."""
+    return len({each.batch for each in samples})
 
 
 def _only(evidence: RailEvidence, samples: t.Sequence[Sample], slow: t.Sequence[Sample]) -> str | None:

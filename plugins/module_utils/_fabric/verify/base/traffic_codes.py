@@ -129,6 +129,22 @@ TRAFFIC_CODES = (
         remedy="check arp_ignore, arp_filter and proxy_arp of the node's ports (sysctl), and its bridges",
     ),
     _manual(
+        *("RV811", "path-between-leaves-fails", "reach", "packets between two leaves are lost"),
+        cause="a link between the leaves or spines is bad, or one of them has a wrong route",
+        remedy="check counters and routes of the links between the two leaves",
+        after=(),
+    ),
+    _manual(
+        *("RV812", "leaf-fails", "reach", "packets over a leaf are lost"),
+        cause="the leaf is bad or wrongly configured, or its links to other leaves are",
+        remedy="check the leaf: its counters, VLANs, MTU, and links to other leaves",
+    ),
+    _manual(
+        *("RV813", "rail-fails", "reach", "packets over all leaves of a rail or plane are lost"),
+        cause="all leaves of the rail or plane have the same wrong configuration, or their spines are down",
+        remedy="check what the leaves of the rail share: configuration, spines, power",
+    ),
+    _manual(
         *("RV851", "rdma-server-failed", "rdma", "the RDMA server does not start"),
         cause="its RDMA device cannot be used",
         remedy="check the message",
@@ -242,6 +258,22 @@ TRAFFIC_CODES = (
         cause="no traffic was sent over it",
         remedy="see the reason",
         after=(),
+    ),
+    _manual(
+        *("RV881", "path-between-leaves-slow", "rdma", "RDMA between two leaves fails or is slow"),
+        cause="a link between the leaves or spines is slow or congested, or carries more paths than planned",
+        remedy="check speed, counters and load balancing of the links between the two leaves",
+        after=(),
+    ),
+    _manual(
+        *("RV882", "leaf-slow", "rdma", "RDMA over a leaf fails or is slow"),
+        cause="QoS or links of the leaf differ from those of other leaves, or it filters UDP port 4791",
+        remedy="check the leaf: its counters, QoS, filters, and links to other leaves",
+    ),
+    _manual(
+        *("RV883", "rail-slow", "rdma", "RDMA over all leaves of a rail or plane fails or is slow"),
+        cause="a plane has slower links than planned, or its leaves have the same wrong configuration",
+        remedy="check what the leaves of the rail share: speed of links, QoS, filters",
     ),
     Code(
         *("RV900", "cluster-unreachable", "kubernetes", "the cluster does not answer"),

@@ -92,7 +92,11 @@ class NodeReport(t.NamedTuple):
 
 
 class Failure(t.NamedTuple):
-    """One failure as the verdict shows it. ``rails``: all rails that it concerns; ``rail`` is the first of them."""
+    """One failure as the verdict shows it.
+
+    :param rails: all rails that it concerns; ``rail`` is the first of them.
+    :param affected: without ``node``, the nodes whose ports on these rails fail, such as those of a leaf.
+    """
 
     code: str
     node: str | None
@@ -105,6 +109,12 @@ class Failure(t.NamedTuple):
     remedy: str
     playbook: str | None
     rails: tuple[str, ...] = ()
+    affected: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str | None, ...]:
+        """Return the nodes that the failure concerns; None for no node."""
+        return (self.node, self.peer, *self.affected)
 
     @property
     def layer(self) -> str:
@@ -113,8 +123,10 @@ class Failure(t.NamedTuple):
     def as_dict(self) -> Row:
         """Return the failure as a row of the verdict."""
         registered = CODES[self.code]
-        row = {"code": self.code, "name": registered.name, "layer": registered.layer}
-        return dict(row, **dict(self._asdict(), rails=list(self.rails)))
+        row: Row = {"code": self.code, "name": registered.name, "layer": registered.layer}
+        row.update(self._asdict(), rails=list(self.rails))
+        affected = list(row.pop("affected"))
+        return dict(row, affected=affected) if affected else row
 
     def line(self, nodes: str | None = None) -> str:
         """Return one line for people.
@@ -185,6 +197,8 @@ class Run:
         self.shown: dict[str, t.Any] = {}
         # node and rail -> why traffic has not proven it, unless a failure explains it
         self.untested: dict[tuple[str, str], str] = {}
+        # (layer, node, rail) -> how other nodes show that the port of the node fails
+        self.evidence: dict[tuple[str, str, str], str] = {}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}
         # by node and peer, so that a lookup does not take longer with thousands of nodes
         self._failures: dict[str | None, list[Failure]] = {}
@@ -245,7 +259,7 @@ class Run:
     def failed(self, node: str, rail: str | None, layer: str | None = None) -> bool:
         """Return whether there is a failure of the node, with ``rail`` on this rail, with ``layer`` in this layer."""
         return any(
-            each.node == node and (rail is None or rail in each.rails) and layer in (None, each.layer)
+            node in (each.node, *each.affected) and (rail is None or rail in each.rails) and layer in (None, each.layer)
             for each in self.failures_of(node)
         )
 
@@ -261,14 +275,14 @@ class Run:
         """Add a failure, and block the layers that it makes unnecessary.
 
         :param about: ``expected``, ``found``, ``cause``, ``remedy``, ``playbook``, ``peer``, ``others`` (further rails
-            that it concerns), ``peers`` (further nodes on which it blocks layers).
+            that it concerns), ``peers`` (further nodes on which it blocks layers), ``affected``.
         """
         if self.kind == DRIFT and not CODES[code].drift:
             return  # the configuration of node and cluster is as planned
         failure = self._made(code, node, rail, what, about)
         self.failures.append(failure)
         _index(self._failures, failure)
-        for place in [node, *about.get("peers", ())] if node else []:
+        for place in [node, *about.get("peers", ())] if node else failure.affected:
             for each in failure.rails or (None,):
                 self.block(after(CODES[code]), str(place), each)
 
@@ -317,6 +331,8 @@ class Run:
         if playbook and node and playbook == HOSTS:
             playbook += " --limit %s" % node
         rails = tuple(dict.fromkeys(each for each in (rail, *about.get("others", ())) if each))
+        cause = about.get("cause") or default.cause
+        evidence = self.evidence.get((default.layer, str(node), str(rail)))
         return Failure(
             code,
             node,
@@ -325,10 +341,11 @@ class Run:
             what or default.title,
             _text(about.get("expected")),
             _text(about.get("found")),
-            about.get("cause") or default.cause,
+            "%s; %s" % (cause, evidence) if evidence and not about.get("peer") else cause,
             remedy,
             playbook,
             rails,
+            tuple(about.get("affected", ())),
         )
 
 
@@ -343,7 +360,7 @@ def check_share(share: float | None) -> None:
 
 
 def _index(by_node: dict[str | None, list[Failure]], failure: Failure) -> None:
-    for node in {failure.node, failure.peer} if failure.peer else (failure.node,):
+    for node in {failure.node, *filter(None, failure.nodes)}:
         by_node.setdefault(node, []).append(failure)
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import collections
+import functools
 import statistics
 import typing as t
 
@@ -27,7 +27,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.flo
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.rail_floors import Floor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import (
     arp_answers,
+    common_causes,
     pair_floors,
+    swapped_cables,
     unmeasured,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
@@ -36,12 +38,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     carried,
     lost,
     path_mtu_text,
+    purpose_of,
     received_text,
     sent,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import (
-    leaves_of,
-    purpose,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import (
     both_provable,
@@ -74,9 +73,12 @@ Kind = t.Tuple[bool, bool, t.Optional[int]]
 
 
 def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
-    """Return all planned probes, in the order of the pairs and then of the rails."""
+    """Return all planned probes, in the order of the pairs and then of the rails.
+
+    :param pairs: server and client, and the rails if they do not test all.
+    """
     planned: list[Probe] = []
-    for server, client in pairs:
+    for server, client, *rails in pairs:
         if server not in run.reports or client not in run.reports:
             continue
         results = {(row["rail"], row["peer"]): row for row in run.reports[client].probed}
@@ -84,6 +86,8 @@ def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
         for port in run.reports[client].plan["ports"]:
             rail = port["rail"]
             server_port = server_ports.get(rail)
+            if rails and rail not in rails[0]:
+                continue
             if rail in run.rails and server_port and both_provable(port, server_port, run.fabric["link_layer"]):
                 soft, addressed = port["rdma"]["type"] != "hardware", shared_address(port, server_port) is not None
                 planned.append(Probe(rail, client, server, results.get((rail, server), {}), soft, addressed))
@@ -119,8 +123,10 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     checked = [each for each in checked if sent(each)]
     failed = [each for each in checked if lost(each)]
     successful = [each for each in checked if not lost(each)]
-    _swaps(run, failed)
-    for probe, node, peer in blamed(failed, successful):
+    swapped_cables.swaps(run, failed)
+    alone = functools.partial(common_causes.named, run, "reach")
+    failed = common_causes.report(run, "reach", failed, successful, common_causes.FAILS)
+    for probe, node, peer in blamed(failed, successful, alone):
         if not _known(run, "reach", [node, peer], probe.rail):
             _failure(run, probe, node, peer)
     for probe in successful:
@@ -148,52 +154,6 @@ def _six(run: Run, probed: t.Sequence[Probe]) -> None:
         run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="replies", found=received, peer=peer)
 
 
-def _swaps(run: Run, failed: t.Sequence[Probe]) -> None:
-    """Find swapped cables: two rails of a pair, on each of which the address of the other one answers.
-
-    Which of the two nodes it is follows only from failed pairs with other nodes.
-    """
-    answers = {(*each.nodes, each.rail): _answers(run, each) for each in failed}
-    report: set[t.Any] = set()
-    partners: dict[str, set[str]] = {}
-    counts: collections.Counter[str] = collections.Counter()
-    for each in failed:
-        counts.update(each.nodes)
-        partners.setdefault(each.client, set()).add(each.server)
-        partners.setdefault(each.server, set()).add(each.client)
-    for probe in failed:
-        place = probe.nodes
-        for other_rail in answers[(*place, probe.rail)]:
-            back = answers.get((*place, other_rail)) or []
-            if probe.rail not in back or (*place, other_rail) in report or (*place, probe.rail) in report:
-                continue
-            report.update(((*place, probe.rail), (*place, other_rail)))
-            # the node with more failed pairs, or the probing node if the numbers are equal
-            node = max(place, key=lambda node: counts[node])
-            if run.has("RV702", node, probe.rail):
-                continue
-            peer = None if len(partners[place[0]] | partners[place[1]]) > 2 else (set(place) - {node}).pop()
-            cause = "each is plugged into the leaf of the other, at %s" % (
-                node if peer is None else "%s or %s" % (node, peer)
-            )
-            run.fail(
-                *("RV702", node, probe.rail, "cables of %s and %s" % (probe.rail, other_rail)),
-                expected="each rail reaches itself",
-                found="%s reaches %s, and %s reaches %s" % (probe.rail, other_rail, other_rail, probe.rail),
-                cause=cause,
-                peer=peer,
-                others=[other_rail],
-                peers=[peer] if peer else [],
-            )
-
-
-def _answers(run: Run, probe: Probe) -> list[str]:
-    """Return the rails whose address answered on the rail of a probe, except those of the same network."""
-    answers = probe.found.get("answers") or []
-    same = rails_of_network(run.fabric).get(probe.rail, ()) if answers else ()
-    return [each for each in answers if each not in same]
-
-
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     """Report lost packets, with the reason that the probe observed."""
     answer, found = probe.result["reach"], probe.found
@@ -206,8 +166,8 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
         cause = "the MTU of %s is smaller" % (leaf if peer is None else "a leaf port between %s and %s" % (node, peer))
         mtu = run.port(node, probe.rail)["mtu"]
         run.fail("RV802", node, probe.rail, "path MTU", expected=mtu, found=path_mtu_text(found), cause=cause, **common)
-    elif _answers(run, probe):
-        rails = _answers(run, probe)
+    elif swapped_cables.answers(run, probe):
+        rails = swapped_cables.answers(run, probe)
         cause = "the cable of one of the nodes is plugged into the leaf of %s" % rails[0]
         answered = "the address on %s answers" % ", ".join(rails)
         more = dict(common, others=rails, cause=cause)
@@ -281,7 +241,9 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = Non
     failed = [each for each in checked if _failed(each)]
     successful = [each for each in checked if each.transfer and not _failed(each)]
     run.carried["rdma"].update(carried(successful))
-    for probe, node, peer in blamed(failed, successful):
+    alone = functools.partial(common_causes.named, run, "rdma")
+    failed = common_causes.report(run, "rdma", failed, successful, common_causes.FAILS)
+    for probe, node, peer in blamed(failed, successful, alone):
         if not _known(run, "rdma", probe.nodes, probe.rail):
             _rdma_failure(run, probe, node, peer)
     successful = _alone(run, successful)
@@ -292,7 +254,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = Non
     of_probe = dict(zip(((probe.nodes, probe.rail) for probe in successful), floors))
     slow = [probe for probe, each in zip(successful, short) if each]
     fast = [probe for probe, each in zip(successful, short) if not each]
-    for probe, node, peer in blamed(slow, fast):
+    for probe, node, peer in blamed(common_causes.report(run, "rdma", slow, fast, common_causes.SLOW), fast, alone):
         floor = of_probe[probe.nodes, probe.rail]
         if not floor or any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
@@ -442,11 +404,6 @@ def _increases(rows: t.Iterable[Row]) -> str:
     return ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
 
 
-def _purpose(run: Run, probe: Probe) -> str | None:
-    leaves = [leaves_of(run.port(node, probe.rail)) for node in probe.nodes]
-    return purpose(leaves, [run.reports[node].plan["unit"] for node in probe.nodes])
-
-
 def measures(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = None) -> list[Row]:
     """Return the measurements of each pair and rail, for the verdict, each with its floor and what limits it."""
     rows: list[Row] = []
@@ -459,7 +416,7 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None =
                 "rail": probe.rail,
                 "from": probe.client,
                 "to": probe.server,
-                "purpose": _purpose(run, probe),
+                "purpose": purpose_of(run, probe),
                 "gbits": _measure(probe, "gbits"),
                 "latency_us": _measure(probe, "latency_us"),
                 "rtt_ms": (probe.result["reach"] or {}).get("rtt_ms"),

@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import (
+    leaves_of,
+    purpose,
+)
 
 Place = t.Tuple[str, str]
 
@@ -45,12 +50,19 @@ class Probe(t.NamedTuple):
         return self.result.get("found") or {}
 
 
-def blamed(failed: t.Sequence[Probe], successful: t.Iterable[Probe]) -> t.Iterator[tuple[Probe, str, str | None]]:
+def blamed(
+    failed: t.Sequence[Probe],
+    successful: t.Iterable[Probe],
+    named: t.Callable[[Probe], str | None] = lambda _probe: None,
+) -> t.Iterator[tuple[Probe, str, str | None]]:
     """Return each failed probe with the node that causes it, and with the peer if either node can be the cause.
 
-    The cause is the node without a successful probe on the rail, else the one with more failed partners.
+    The cause is the node that ``named`` returns, else the node without a successful probe on the rail, else the one
+    with more failed partners, if it has more of them than successful ones.
     """
+    successful = list(successful)
     fine = carried(successful)
+    good = collections.Counter((node, probe.rail) for probe in successful for node in probe.nodes)
     partners: dict[Place, set[str]] = {}
     for each in failed:
         partners.setdefault((each.client, each.rail), set()).add(each.server)
@@ -59,12 +71,20 @@ def blamed(failed: t.Sequence[Probe], successful: t.Iterable[Probe]) -> t.Iterat
         ends = probe.nodes
         suspects = [node for node in ends if (node, probe.rail) not in fine]
         numbers = [len(partners[node, probe.rail]) for node in ends]
-        if len(suspects) == 1:
-            yield probe, suspects[0], None
-        elif numbers[0] != numbers[1]:
-            yield probe, ends[numbers[1] > numbers[0]], None
+        most = ends[numbers[1] > numbers[0]]
+        node = named(probe)
+        if node or len(suspects) == 1:
+            yield probe, node or suspects[0], None
+        elif numbers[0] != numbers[1] and max(numbers) > good[most, probe.rail]:
+            yield probe, most, None
         else:
             yield probe, ends[0], ends[1]
+
+
+def purpose_of(run: Run, probe: Probe) -> str | None:
+    """Return what the pair of a probe tests."""
+    leaves = [leaves_of(run.port(node, probe.rail)) for node in probe.nodes]
+    return purpose(leaves, [run.reports[node].plan["unit"] for node in probe.nodes])
 
 
 def carried(successful: t.Iterable[Probe]) -> set[Place]:

@@ -44,8 +44,7 @@ def probe_node(
     :param management: addresses of the node outside the rails, the best first.
     """
     ports = [
-        dict({key: port.get(key) for key in _PORT}, leaves=leaves_of(port), **own_values(port))
-        for port in node["ports"]
+        dict({key: port.get(key) for key in _PORT}, **_location(port), **own_values(port)) for port in node["ports"]
     ]
     own = {bare(port[key]) for port in ports for key in ("address", "address6") if port[key]}
     known = {key: node.get(key) for key in ("name", "unit", "gpus", "gpudirect")}
@@ -54,6 +53,11 @@ def probe_node(
     chosen = [port for port in ports if not rails or port["rail"] in rails]
     outside = next((address for address in management if address not in own), None)
     return {**known, "ports": chosen, "meet": meet or None, "tcp_ports": tcp_ports or "", "management": outside}
+
+
+def _location(port: Result) -> dict[str, t.Any]:
+    """Return the leaves of a port, and its planned speed in Gb/s or None."""
+    return {"leaves": leaves_of(port), "speed": (port.get("expect") or {}).get("speed")}
 
 
 def _on_one_network(ports: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:

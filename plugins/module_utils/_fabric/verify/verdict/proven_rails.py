@@ -153,7 +153,9 @@ def _samples(run: Run) -> dict[str, list[tuple[str, Row]]]:
 
 def _explains(failure: Failure) -> bool:
     """Return whether a failure leaves its rails, or a whole node, without traffic."""
-    return failure.node is not None and (failure.layer in UNTESTED or may_stop(CODES[failure.code], "rdma"))
+    return bool(failure.node or failure.affected) and (
+        failure.layer in UNTESTED or may_stop(CODES[failure.code], "rdma")
+    )
 
 
 def _partners(report: NodeReport, planned: t.Sequence[Probe]) -> list[str]:

@@ -251,7 +251,7 @@ def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
     """Return node -> rail -> ``ok``, ``failed``, ``unknown`` (a check could not run) or ``not checked``."""
     run = verdict.run
     own = [each for each in run.failures if not CODES[each.code].degraded]
-    failed = {(node, rail) for each in own for node in (each.node, each.peer) for rail in each.rails}
+    failed = {(node, rail) for each in own for node in each.nodes for rail in each.rails}
     checked = _looked_at(run)
     unknown = run.unknown_ports()
     cells: dict[str, dict[str, str]] = {}
@@ -309,7 +309,7 @@ def _cordons(report: NodeReport) -> Row:
 
 def _codes(run: Run, node: str, rail: str) -> list[str]:
     """Return the codes of the failures of a rail on a node."""
-    return sorted({each.code for each in run.failures if rail in each.rails and node in (each.node, each.peer)})
+    return sorted({each.code for each in run.failures if rail in each.rails and node in each.nodes})
 
 
 def _looked_at(run: Run) -> set[tuple[str, str]]:

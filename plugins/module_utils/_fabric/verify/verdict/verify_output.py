@@ -108,7 +108,7 @@ def of_failures(run: Run, failures: t.Sequence[Failure]) -> list[next_steps.Step
     """Return the steps for failures or warnings, as the report page has them."""
     texts = []
     for each in failures:
-        values: list[str] = [each.code, each.layer, *(str(value or "") for value in each[1:-1])]
+        values: list[str] = [each.code, each.layer, *(str(value or "") for value in each[1:10])]
         texts.append(next_steps.Failure(*values)._replace(rails=each.rails))
     plans = ({"name": report.name, "ports": report.plan["ports"]} for report in run.reports.values())
     return next_steps.steps(plans, [next_steps.Judged(run.kind, run.layers, texts)])
