@@ -298,6 +298,10 @@ def test_four_parts_have_the_verdict_of_one_run(tmp_path: Path) -> None:
     # the nodes were read by their parts, and the lost node is in no pair
     assert set(done.executions) == {"rail_probe"}
     found = verdict(tmp_path)
+    # the partner of a node in its part is lost, so its counters were read only before its traffic
+    alone = list(plain)[4]
+    whole["matrix"][alone] = dict.fromkeys(whole["matrix"][alone], "unknown")
+    assert [(each["node"], each["what"]) for each in found["unknown"]] == [(alone, "error counters")]
     for key in ("ok", "plan", "nodes", "rails", "matrix", "proof", "failures", "warnings", "boots", "counters"):
         assert found[key] == whole[key], key
     assert [each["code"] for each in found["failures"]] == ["RV001"] and found["failures"][0]["node"] == lost
