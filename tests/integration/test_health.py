@@ -61,7 +61,7 @@ RXE = "rdma link add rxe_gpu03 type rxe netdev enp3s0"
 
 
 class Fault(t.NamedTuple):
-    """One fault. ``codes``: one of them must name it. ``harm``, ``fix``: a command on ``node``, or words of ``cable``."""
+    """A fault. ``codes``: one of them must name it. ``harm``, ``fix``: a command on ``node``, or words of ``cable``."""
 
     name: str
     codes: tuple[str, ...]
