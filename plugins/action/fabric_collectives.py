@@ -38,7 +38,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_fil
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 _FILE = "collectives.json"
-_SOURCE = Path(__file__).resolve().parents[1] / "module_utils/_node/probe/mpi_collectives.py"
+_SOURCE = Path(__file__).resolve().parents[2] / "playbooks/files/mpi_collectives.py"
 # The largest output in bytes.
 _MOST = 64 << 20
 # The variable of each node with its name for the launcher.

@@ -112,7 +112,8 @@ def _stacked(rail: Rail, seen: Observed, planes: t.Sequence[_PlaneSeen]) -> t.It
 def _members(rail: Rail, seen: Observed, planes: t.Sequence[_PlaneSeen]) -> t.Iterator[Fact]:
     """Compare the members of a bond. Of a bond without any link, only the missing members are reported."""
     bond = seen.bond
-    assert bond is not None
+    if bond is None:
+        return
     rows = [
         (netdev, function.netdev or function.pci or "member", planes[at].plane if at < len(planes) else None)
         for at, (function, netdev) in enumerate(zip(rail.functions, seen.functions))
@@ -227,7 +228,7 @@ def _rdma(rail: Rail, seen: Observed, planes: t.Sequence[_PlaneSeen]) -> t.Itera
         number = rail.rdma_port or next((each.rdma_port for each in rail.planes if each.rdma_port), 1)
         yield Fact("RV405", "port %d of %s" % (number, device.name), "present", "no such port")
     elif not any(port.state == ACTIVE for port in device.ports.values()):
-        number, port = next(iter(device.ports.items()))
+        number, port = list(device.ports.items())[0]
         name = device.name if len(device.ports) == 1 else "port %d of %s" % (number, device.name)
         yield Fact("RV407", name, ACTIVE, _shown(port))
 

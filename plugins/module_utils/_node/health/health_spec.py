@@ -8,6 +8,7 @@ else the service does: probes, metrics, reports to Kubernetes.
 from __future__ import annotations
 
 import json
+import math
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -254,7 +255,7 @@ def _limit(value: t.Any) -> float | None:
     if value is None:
         return None
     number = float(value)
-    if not number >= 0:
+    if math.isnan(number) or number < 0:
         raise ValueError("threshold %r is not a number from 0" % value)
     return number
 

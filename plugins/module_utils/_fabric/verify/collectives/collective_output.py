@@ -3,9 +3,9 @@
 
 """Read the output of ``all_reduce_perf`` and ``alltoall_perf``.
 
-nccl-tests, rccl-tests and :mod:`mpi_collectives` print the same tables. Lines of NCCL, MPI and the launcher are between
-them, ``mpirun --tag-output`` and ``srun --label`` put the number of the rank before each line, and versions before 2.13
-have the largest error instead of the number of wrong values.
+nccl-tests, rccl-tests and ``playbooks/files/mpi_collectives.py`` print the same tables. Lines of NCCL, MPI and the
+launcher are between them, ``mpirun --tag-output`` and ``srun --label`` put the number of the rank before each line,
+and versions before 2.13 have the largest error instead of the number of wrong values.
 """
 
 from __future__ import annotations

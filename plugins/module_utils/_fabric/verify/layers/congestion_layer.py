@@ -135,7 +135,7 @@ def _judge(run: Run, incast: Incast) -> list[str] | None:
         return ["the bandwidth of the port is unknown"]
     sent = sum(expected_gbits(run, name, rail) or 0 for name in gbits)
     if sent < could * CONGESTED:
-        return ["its clients cannot congest the port: they send %.0f Gb/s, and it receives %.0f" % (sent, could)]
+        return ["its clients cannot congest the port: they send %.0f Gb/s, and it receives %.0f" % (sent, float(could))]
     total = sum(gbits.values())
     unknown = ["%s without a result%s" % (count(len(lost), "client"), _texts(lost.values()))] if lost else []
     failed = _is_slow(run, incast, total, could)
