@@ -41,8 +41,7 @@ def judged(
 ) -> tuple[Row, dict[Place, Baseline] | None]:
     """Return the verdict, and the baselines to write."""
     verdict = world.verdict(VERIFY, **asked)
-    planned = {(name, port["rail"]) for name, node in world.plans.items() for port in node["ports"]}
-    new = baselines(verdict.run, verdict.pairs, Site(mode, content, error, planned, began))
+    new = baselines(verdict.run, verdict.pairs, Site(mode, content, error, (*world.plans, "ai-50"), began))
     return document(verdict, ABOUT), new
 
 
@@ -134,11 +133,14 @@ def test_a_changed_plan_starts_a_new_baseline_and_drops_what_left_it(world: Worl
         world.device(node, RAIL)["rate"] = 200.0
         measure(world, node, RAIL, gbits=196.0)
     stored = parse(content, "ai")
-    stored["ai-99", RAIL] = stored[NODE, RAIL]
+    # outside the inventory, outside the run, and rails that left the plan
+    for place in (("ai-99", RAIL), ("ai-50", RAIL), ("ai-50", "gpu09"), (NODE, "gpu09")):
+        stored[place] = stored[NODE, RAIL]
     verdict, new = judged(world, text(stored, "ai"))
     assert (verdict["failures"], verdict["warnings"]) == ([], []) and new is not None
     assert (new[NODE, RAIL].gbits, new[NODE, RAIL].kind.speed, new[NODE, RAIL].since) == (196.0, 200, LATER)
-    assert new[NODE, "gpu01"].since == FIRST and ("ai-99", RAIL) not in new
+    assert new[NODE, "gpu01"].since == FIRST
+    assert set(new) - set(parse(content, "ai")) == {("ai-50", RAIL)}
 
 
 def test_a_run_of_some_rails_keeps_the_rows_of_others(world: World) -> None:
@@ -196,7 +198,7 @@ def test_soft_rdma_has_no_baselines(world: World) -> None:
         for port in node["ports"]:
             port["rdma"]["type"] = "rxe"
     verdict = world.verdict(VERIFY)
-    assert not baselines(verdict.run, verdict.pairs, Site(USE, None, "", set(), LATER))
+    assert not baselines(verdict.run, verdict.pairs, Site(USE, None, "", (), LATER))
     assert "baselines" not in verdict.run.shown
 
 

@@ -123,12 +123,15 @@ def is_slower(gbits: float, baseline: Baseline) -> bool:
 
 
 def merged(
-    stored: t.Mapping[Place, Baseline], measured: t.Mapping[Place, Baseline], planned: t.Container[Place], renew: bool
+    stored: t.Mapping[Place, Baseline],
+    measured: t.Mapping[Place, Baseline],
+    planned: t.Callable[[Place], bool],
+    renew: bool,
 ) -> dict[Place, Baseline]:
     """Return the baselines after a run. A port keeps its baseline unless its kind changed.
 
     :param measured: those of the ports that are proven and not slow.
-    :param planned: the ports of the plan; others are removed.
+    :param planned: whether the plan has a port; others are removed.
     :param renew: whether each measurement replaces the stored baseline.
     """
     new = {
@@ -136,4 +139,4 @@ def merged(
         for place, each in measured.items()
         if renew or place not in stored or stored[place].kind != each.kind
     }
-    return {place: each for place, each in {**stored, **new}.items() if place in planned}
+    return {place: each for place, each in {**stored, **new}.items() if planned(place)}

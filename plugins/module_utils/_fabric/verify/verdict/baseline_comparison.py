@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import typing as t
 
@@ -36,14 +37,14 @@ class Site(t.NamedTuple):
 
     :param mode: ``use`` or ``renew``.
     :param content: the file; None if it does not exist. :param error: why it cannot be read.
-    :param planned: node and rail of all ports of the plan.
+    :param nodes: the names of all nodes of the inventory: a run of some nodes keeps the baselines of others.
     :param began: when the run began, in UTC (ISO 8601).
     """
 
     mode: str
     content: bytes | None
     error: str
-    planned: t.Container[Place]
+    nodes: t.Container[str]
     began: str
 
 
@@ -67,9 +68,10 @@ def baselines(run: Run, pairs: t.Sequence[t.Sequence[str]], site: Site) -> dict[
     measured = {place: _medians(rows, stored.get(place), site.began) for place, rows in _measured(run, pairs).items()}
     # before the warnings about baselines
     good = {place: each for place, each in measured.items() if _is_good(run, place)}
+    planned = functools.partial(_is_planned, run, site.nodes)
     if site.mode != RENEW:
         _compare(run, measured, stored)
-    new = merged(stored, good, site.planned, site.mode == RENEW) if run.thorough else dict(stored)
+    new = merged(stored, good, planned, site.mode == RENEW) if run.thorough else dict(stored)
     if measured:
         run.shown["baselines"] = [_shown(place, each, new.get(place)) for place, each in sorted(measured.items())]
     return new if run.thorough and (new != stored or error) else None
@@ -121,6 +123,14 @@ def _is_good(run: Run, place: Place) -> bool:
         and not any(node in each.nodes and rail in each.rails for each in run.failures_of(node))
         and not any(node in each.nodes and rail in each.rails for each in run.warnings_of(node, "rdma"))
     )
+
+
+def _is_planned(run: Run, nodes: t.Container[str], place: Place) -> bool:
+    """Return whether the plan has a port. Of a node outside the run, only its name and the rails are known."""
+    node, rail = place
+    if node not in run.reports:
+        return node in nodes and rail in run.fabric["rails"]
+    return any(port["rail"] == rail for port in run.reports[node].plan["ports"])
 
 
 def _compare(run: Run, measured: t.Mapping[Place, Baseline], stored: t.Mapping[Place, Baseline]) -> None:
