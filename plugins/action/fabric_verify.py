@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     NodeReport,
     check_share,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.site_baselines import MODES, USE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
@@ -38,6 +39,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     _output,
     _planned,
     _run_history,
+    _site_baselines,
     _verify_parts,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
@@ -82,6 +84,7 @@ class ActionModule(ControllerAction):
         "file": {"type": "path"},
         "report_dir": {"type": "path", "required": True},
         "history": {"type": "int", "default": 30},
+        "baselines": {"type": "str", "choices": list(MODES), "default": USE},
         "part": {"type": "str", "default": ""},
         "parts_dir": {"type": "path"},
     }
@@ -128,8 +131,11 @@ class ActionModule(ControllerAction):
             "began": _moment(began),
             "seconds": round(time.time() - began, 1),
         }
+        kept = _site_baselines.compare(
+            *(verdict, options["report_dir"], options["baselines"], self._vars["hostvars"], about["began"])
+        )
         verdict_document = document(verdict, about)
-        files = _files(verdict, verdict_document)
+        files = {**_files(verdict, verdict_document), **kept}
         try:
             _run_history.keep(options["report_dir"], options["kind"], options["history"])
             written_files = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")

@@ -57,7 +57,7 @@ BEGIN, READ, CHOOSE, START, COLLECT, END = "begin", "read", "choose", "start", "
 NARROW = "narrow"
 # Variables of the nodes that the verdict needs: it runs on the control node, which may not have them.
 _FOR_VERDICT = ("budget", "share", "unproven_allowed", "file", "report_dir", "history", "part", "parts_dir", "cordon",
-                "kubernetes_kubeconfig", "kubernetes_context")  # fmt: skip
+                "baselines", "kubernetes_kubeconfig", "kubernetes_context")  # fmt: skip
 # More kinds of notes in the spool: the test pod of a node, whether its prober was started, the names of its counters,
 # and of those of each rail, and its results in short.
 _POD, _STARTED, _COUNTERS, _WATCHED, _BRIEF = "pod", "started", "counters", "watched", "brief"

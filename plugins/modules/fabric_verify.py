@@ -105,6 +105,14 @@ options:
     description: The number of earlier verdicts to keep.
     type: int
     default: 30
+  baselines:
+    description:
+      - V(use) compares the bandwidth and latency of each port with C(baselines.json) in O(report_dir), and adds ports
+        that are proven for the first time. V(renew) replaces the baselines of the proven ports. V(off) does neither.
+    type: str
+    choices: [use, renew, 'off']
+    default: use
+    version_added: 0.2.0
   part:
     description:
       - V(K/N) if O(nodes) are the K-th of N parts. What they reported is then written to O(parts_dir), and not judged.

@@ -127,6 +127,33 @@ def test_all_rounds_of_verify_are_proven_with_three_results_per_node(directory: 
     assert len(pairs) == 8 * NODES // 2
 
 
+def test_a_second_run_compares_with_the_baselines_of_the_first(directory: Path) -> None:
+    file = directory / "reports" / "baselines.json"
+    done = play(directory, "verify", "-e", "verify_baselines=off")
+    assert done.status == 0 and not file.exists(), done.output
+    done = play(directory, "verify")
+    assert done.status == 0, done.output
+    assert len(json.loads(file.read_text())["rows"]) == 8 * NODES
+    assert file.stat().st_mode & 0o777 == (directory / "reports" / "verify.json").stat().st_mode & 0o777
+    first = file.read_bytes()
+    path = directory / "recordings/rail_probe.collect.json"
+    recorded = json.loads(path.read_text())
+    for row in recorded["results"]:
+        row["transfer"]["latency_us"] = 9.0
+    path.write_text(json.dumps(recorded))
+    done = play(directory, "verify")
+    assert done.status == 0, done.output
+    late = [each for each in verdict(directory)["warnings"] if each["code"] == "RV842"]
+    assert len(late) == 8 * NODES and file.read_bytes() == first
+    limit = ",".join(sorted({row["node"] for row in json.loads(first)["rows"]})[:2])
+    done = play(directory, "verify", "--limit", limit)
+    assert done.status == 0 and file.read_bytes() == first, done.output
+    done = play(directory, "verify", "-e", "verify_baselines=renew")
+    assert done.status == 0, done.output
+    assert {row["latency_us"] for row in json.loads(file.read_text())["rows"]} == {9.0}
+    assert verdict(directory)["warnings"] == []
+
+
 def test_many_to_one_rounds_need_no_further_result_per_node_and_without_results_they_are_unknown(
     directory: Path,
 ) -> None:

@@ -209,6 +209,13 @@ TEMPLATES: t.Mapping[str, Template] = {
             _BUDGET,
             yes_or_no("verify_cordon", "Cordon nodes with a bad rail"),
             yes_or_no("verify_unproven_allowed", "Accept rails that nothing has proven", "Such as one node's alone"),
+            Question(
+                "verify_baselines",
+                "Baselines",
+                "renew: replace those of the proven ports",
+                "use",
+                ("use", "renew", "off"),
+            ),
             Question("railyard_part", "Parts", "judge: the verdict on what verify-part has left; empty: all nodes"),
         ),
         directory=("reports", "verify_report_dir"),

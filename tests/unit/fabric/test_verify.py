@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 from tests import work
 from tests.unit.fabric.test_narrowing import CODES as NARROWING_CODES
 from tests.unit.fabric.test_presets_on_nodes import CODES as PRESET_CODES
+from tests.unit.fabric.test_verify_baselines import BASELINE_CODES
 from tests.unit.fabric.test_verify_congestion import CONGESTION_CODES
 from tests.unit.fabric.test_verify_layouts import CODES as LAYOUT_CODES
 from tests.unit.fabric.test_verify_nvlink import CODES as NVLINK_CODES
@@ -1184,6 +1185,7 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         | NVLINK_CODES
         | CONGESTION_CODES
         | SOAK_CODES
+        | BASELINE_CODES
         | NARROWING_CODES
         | {"RV706", "RV862", "RV863", "RV864", "RV950"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}

@@ -19,6 +19,11 @@ def _manual(code: str, name: str, layer: str, title: str, cause: str, remedy: st
     return Code(code, name, layer, title, cause, remedy, playbook=None, drift=False, **fields)
 
 
+_BASELINE = (
+    "check the link, counters, PCIe and firmware of the port; after a change that you accept, run with "
+    "-e verify_baselines=renew"
+)
+
 TRAFFIC_CODES = (
     _manual(
         *("RV006", "check-not-run", "node", "a check could not run, in any layer"),
@@ -143,6 +148,21 @@ TRAFFIC_CODES = (
         *("RV813", "rail-fails", "reach", "packets over all leaves of a rail or plane are lost"),
         cause="all leaves of the rail or plane have the same wrong configuration, or their spines are down",
         remedy="check what the leaves of the rail share: configuration, spines, power",
+    ),
+    _manual(
+        *("RV841", "slower-than-baseline", "rdma", "RDMA is slower than when the port was first proven"),
+        cause="a changed setting, firmware or path, a hot NIC or transceiver, or a busy node",
+        remedy=_BASELINE,
+    ),
+    _manual(
+        *("RV842", "later-than-baseline", "rdma", "the latency is far above that when the port was first proven"),
+        cause="a longer path through the network, power saving, or load",
+        remedy=_BASELINE,
+    ),
+    _manual(
+        *("RV843", "baselines-unreadable", "rdma", "the file of the baselines cannot be used"),
+        cause="it was edited or damaged, or another fabric has the same verify_report_dir",
+        remedy="restore the file, or replace it with new measurements: run with -e verify_baselines=renew",
     ),
     _manual(
         *("RV851", "rdma-server-failed", "rdma", "the RDMA server does not start"),

@@ -263,6 +263,10 @@ class Run:
             for each in self.failures_of(node)
         )
 
+    def warnings_of(self, node: str, layer: str) -> list[Failure]:
+        """Return the warnings of a layer that name the node as node or as peer, in no order."""
+        return [each for each in self._warnings.get(node, ()) if each.layer == layer]
+
     def covers(self, rail: str | None) -> bool:
         """Return whether a rail must be checked. What concerns no rail always must."""
         return rail is None or rail in self.rails
