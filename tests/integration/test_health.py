@@ -262,7 +262,7 @@ def test_a_killed_service_starts_again_and_reports_the_same(health: Health) -> N
     health.wait(health.healthy, "repaired")
 
 
-def test_a_node_that_reboots_is_no_fault_of_the_others(health: Health) -> None:
+def test_a_reboot_does_not_fail_the_rails_of_other_nodes(health: Health) -> None:
     health.wait(health.healthy, "healthy before")
     seen: list[str] = []
     rebooting = threading.Thread(target=health.nodes[TWO].reboot)
