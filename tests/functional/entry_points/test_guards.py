@@ -21,7 +21,7 @@ INVENTORY = ROOT / "inventories/macvlan-roce"
 NODE = "ai-10-1-16-1"
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 # These contact nodes. All others run on the control node.
-ON_NODES = ("discover", "drift", "hosts", "site", "status", "teardown", "verify")
+ON_NODES = ("collectives", "discover", "drift", "hosts", "site", "status", "teardown", "verify")
 # No machine has this address: a run that is allowed ends there.
 NOWHERE = {"ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-o ConnectTimeout=1"}
 
