@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many tests find faults of a fabric, and what they name: ``python -m benchmarks narrowing``.
 
-The rounds, the further rounds and the judgement are those of verify. Only the results of tests are simulated, from
+It runs the rounds, the further rounds and the judgement of verify. Only the results of tests are simulated, from
 faults that a seed chooses. `docs/benchmarks.md` has the figures.
 """
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pod of docs/rail-check-pod.yml: its fields are those of Kubernetes, and it mounts what the check reads."""
+"""The pod of docs/rail-check-pod.yml: it has only fields of Kubernetes, and it mounts what the check reads."""
 
 from __future__ import annotations
 

@@ -66,5 +66,5 @@ def test_a_container_reads_the_state_and_cannot_write_it(tmp_path: Path, program
     assert check(tmp_path, program, "--rails", "gpu01", rails=[rail(), bad])[1] == 0
     assert check(tmp_path, program, rails=[rail(1, "unknown")])[1] == 2
     text, status = check(tmp_path, program, "--json", rails=[rail()], boot_id="another")
-    assert status == 2 and json.loads(text)["error"]["message"] == "is of another boot"
+    assert status == 2 and json.loads(text)["error"]["message"] == "was written before the last boot"
     assert check(tmp_path, program, "--rails", "gpu07", rails=[rail()])[1] == 2

@@ -22,7 +22,7 @@ IRDMA = NicFamily(
     rdma_name="irdmaN",
     tool="nvmupdate64e",
     tool_sets=False,
-    # irdma_hw_stat_names in verbs.c; UDP packets are those of RoCE v2
+    # irdma_hw_stat_names in verbs.c; counts UDP packets of RoCE v2
     counters={
         "rx_vport_rdma_unicast_packets": "RxUDP",
         "np_cnp_sent": "cnpSent",

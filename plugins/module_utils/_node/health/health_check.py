@@ -112,7 +112,7 @@ def judge(
     """
     age = now - state.updated
     if boot and state.boot_id != boot:
-        raise RailyardError("is of another boot", health_state.FILE, health_state.REMEDY)
+        raise RailyardError("was written before the last boot", health_state.FILE, health_state.REMEDY)
     # false also for a time that is not a number
     if not abs(age) <= max_age:
         words = "is %.0f s old" % age if age > 0 else "is %.0f s in the future" % -age

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the health service has observed of a rail."""
+"""The observed state of a rail."""
 
 from __future__ import annotations
 

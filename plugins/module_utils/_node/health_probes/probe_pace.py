@@ -52,7 +52,7 @@ class Pace:
 
     :param rate: bits per second that the rail may send, counted in whole frames.
     :param mtu: the planned MTU in bytes.
-    :param version6: whether the addresses are of IPv6; ``vlan``: whether frames have a VLAN tag.
+    :param version6: whether the rail uses IPv6 addresses; ``vlan``: whether frames have a VLAN tag.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ class _File(t.NamedTuple):
 
 
 class HealthService(Subsystem):
-    """The installed service. The options are those of module health_service."""
+    """The installed service. It has the options of module health_service."""
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
         super().__init__()

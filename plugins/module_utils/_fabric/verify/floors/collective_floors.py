@@ -81,7 +81,7 @@ class Shape(t.NamedTuple):
 def per_busbw(shape: Shape) -> float:
     """Return the bandwidth that the NICs of a node carry, divided by the bus bandwidth.
 
-    For alltoall, the bus bandwidth is that of one GPU: NICs of other GPUs do not help.
+    For alltoall, the bus bandwidth counts one GPU: NICs of other GPUs do not help.
     """
     if shape.operation == ALL_REDUCE and shape.ring:
         return 1.0
