@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probe
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_judge import ProbeVerdict
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_pace import Pace
-from tests.unit.node.probe_network import Network, Path, nothing, probe_spec
+from tests.unit.node.probe_network import BEGAN, Network, Path, nothing, probe_spec
 
 Names = t.Tuple[str, t.Optional[str]]
 OWN = {
@@ -128,6 +128,27 @@ def test_the_only_partner_silent_on_one_rail_fails_it() -> None:
     network.fault = lambda rail, _node: Path(lost=1.0) if rail == "gpu01" else None
     network.run(10)
     assert _names(network.second()) == {("RV801", None)}
+
+
+@pytest.mark.parametrize("silent", ["port", "partner on all rails"])
+@pytest.mark.parametrize("partners", [3, 8])
+def test_accidental_loss_before_an_outage_does_not_make_a_partner_its_cause(silent: str, partners: int) -> None:
+    network = Network(probe_spec(rails=4, partners=partners), 4)
+    network.run(60)
+    while "node-3" in _probed(network):
+        network.second()
+    # its last request was lost before other partners had their turn, and the outage begins with its next turn
+    rail = network.prober._rails["gpu01"]
+    rail.evidence.record(Outcome(2, network.now - 2, -1, False, False, None))
+    while 2 not in rail.pace.active(BEGAN + network.now + 1):
+        network.second()
+    if silent == "port":
+        network.fault = lambda rail, _node: Path(lost=1.0) if rail == "gpu01" else None
+    else:
+        network.fault = lambda _rail, node: Path(lost=1.0) if node == "node-3" else None
+    for _second in range(40):
+        assert _names(network.second()) <= ({("RV801", None)} if silent == "port" else set())
+    assert silent != "port" or _names(network.second())
 
 
 def test_the_only_rail_is_unknown_when_silent() -> None:

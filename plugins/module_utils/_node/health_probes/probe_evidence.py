@@ -131,6 +131,8 @@ class Partner:
         # small requests that were lost in a row, and when the first and the last of them were sent
         self.lost = 0
         self.lost_since = self.lost_last = 0.0
+        # when the first of them was sent that left later than the first: the first may be an accidental loss of long ago
+        self.lost_again = 0.0
         self.replied: float | None = None
         # the same for full-size packets
         self.full_lost = 0
@@ -224,7 +226,9 @@ class RailEvidence:
             partner.full_again = False
             return
         if not partner.lost:
-            partner.lost_since = outcome.sent
+            partner.lost_since = partner.lost_again = outcome.sent
+        elif partner.lost_again == partner.lost_since:
+            partner.lost_again = outcome.sent
         partner.lost += 1
         partner.lost_last = outcome.sent
 

@@ -21,9 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probe
 NO_REPLY, PATH_MTU, LOSS, LATENCY, MARKS = "RV801", "RV802", "RV803", "RV854", "RV895"
 # Seconds for which the last outcome of a partner counts.
 _RECENT = 10.0
-# Seconds after the first lost request of a silent partner from which on other replies count: on other rails they show
-# that it runs, and of other partners that this port works.
-_LATER = 2.0
+# Seconds after the second loss of a silent partner from which on other replies count: on other rails they show that it
+# runs, and of other partners that this port works.
+_LATER = 1.0
 # Round trips in the window from which on they are compared.
 _FEWEST = 30
 # A rail is slow from this many times the usual round trip, plus microseconds that a busy node may add.
@@ -170,10 +170,10 @@ def _replies(
     elsewhere = [
         name
         for name, each in pairs
-        if name in silent and any(time >= each.lost_since + _LATER for time in alive.get(name, {}).values())
+        if name in silent and any(time >= each.lost_again + _LATER for time in alive.get(name, {}).values())
     ]
     # a partner that replied before they were silent proves nothing about this port
-    since = max(each.lost_since for name, each in pairs if name in silent) + _LATER
+    since = max(each.lost_again for name, each in pairs if name in silent) + _LATER
     if any(each.replied is not None and each.replied >= since and not each.silent() for _name, each in pairs):
         expected = "replies to echo requests, as on other rails of %s"
         # of a port that loses most packets, some partners seem to be silent
