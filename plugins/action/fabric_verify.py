@@ -77,7 +77,7 @@ class ActionModule(ControllerAction):
         "budget": {"type": "float"},
         "share": {"type": "float"},
         "unproven_allowed": {"type": "bool", "default": False},
-        "tails": {"type": "bool", "default": False},
+        "soft_rdma": {"type": "bool", "default": False},
         "soak": {"type": "float", "default": 0},
         "thorough": {"type": "bool", "default": True},
         "cluster": {"type": "dict"},
@@ -122,7 +122,7 @@ class ActionModule(ControllerAction):
         ]
         requested = (options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed"))
         asked = Asked(names, *requested, **self._tags())
-        asked = asked._replace(thorough=options["thorough"], tails=options["tails"], soak=options["soak"])
+        asked = asked._replace(thorough=options["thorough"], soft=options["soft_rdma"], soak=options["soak"])
         verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs, groups)
         began = min([began, *(each.head["began"] for each in parts)])
         about = {

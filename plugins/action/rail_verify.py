@@ -166,7 +166,7 @@ class ActionModule(ActionBase):
             max_rounds=int(self._value("verify_max_rounds")),
             # many-to-one rounds: the number of clients of a server
             clients=int(self._value("verify_congestion")) if thorough else 0,
-            tails=boolean(self._value("verify_tails")),
+            soft=boolean(self._value("verify_soft_rdma")),
             soak=soak_time.seconds(self._value("verify_soak")) if thorough and not check else 0,
             narrow=boolean(self._value("verify_narrow")),
         )
@@ -345,7 +345,8 @@ class ActionModule(ActionBase):
             briefs = {name: self._spool.noted(name, _BRIEF) for name in sorted(self._spool.nodes(_BRIEF))}
             nodes = {name: self._spool.noted(name, NODE) for name in self._spool.nodes(NODE)}
             share = self._begun["verdict"]["share"]
-            results = suspect_results.results(briefs, nodes, None if share in (None, "") else float(share))
+            wanted = None if share in (None, "") else float(share)
+            results = suspect_results.results(briefs, nodes, wanted, self._begun["soft"])
             rounds = further_rounds.rounds(results, suspect_results.leaves(nodes), batch)
         for name in self._spool.nodes(TURNS):
             self._spool.note(name, TURNS, [])
@@ -389,7 +390,7 @@ class ActionModule(ActionBase):
         values = {name: self._probe_option(name) for name in _PROBE_OPTIONS}
         probe: Row = {key: value for key, value in values.items() if value not in (None, "")}
         hardware = any(port["rdma"]["type"] == _HARDWARE for port in self._noted(NODE)["ports"])
-        probe["latency"] = self._begun["tails"] or (hardware and self._begun["thorough"])
+        probe["latency"] = self._begun["soft"] or (hardware and self._begun["thorough"])
         probe["watched"] = self._spool.noted(self._name, _WATCHED)
         layer, cross_rail = fabric["link_layer"], bool(fabric["routing"]["cross_rail"])
         spec: Row = {"mode": "start", "run": self._begun["run"], "token": run["token"], "name": self._name}

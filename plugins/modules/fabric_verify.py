@@ -72,8 +72,8 @@ options:
     description: The time of a soak in seconds; 0 without one.
     type: float
     default: 0
-  tails:
-    description: Whether latency tails of soft RDMA are judged too.
+  soft_rdma:
+    description: Whether bandwidth and latency tails of soft RDMA are judged too.
     type: bool
     default: false
   unproven_allowed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import threading
 import time
 import typing as t
@@ -57,6 +58,7 @@ nodes:
 QUIET = float(os.environ.get("RAILYARD_QUIET", "120"))
 ONE, TWO = NAMES[:2]
 # What hosts.yml would do after the repair of the same fault by hand.
+NETEM, UNSHAPED = "tc qdisc add dev %s root netem ", "tc qdisc del dev %s root"
 RXE = "rdma link add rxe_gpu03 type rxe netdev enp3s0"
 
 
@@ -100,6 +102,10 @@ FAULTS = [
     Fault("no packets pass", ("RV801",), ONE, "gpu03", [["loss", "node-1:3", "100"]], [["repair", "node-1:3"]]),
     Fault("loss of 5 %", ("RV803",), TWO, "gpu03", [["loss", "node-2:3", "5"]], [["repair", "node-2:3"]]),
     Fault("leaf's MTU", ("RV802",), TWO, "gpu04", [["mtu", "node-2:4", "1500"]], [["repair", "node-2:4"]]),
+    Fault("loss of 0.5 %", ("RV803",), TWO, "gpu01", [["loss", "node-2:1", "0.5"]], [["repair", "node-2:1"]]),
+    # nine of ten packets leave at once, and one after the delay
+    Fault("delay tail", ("RV854",), TWO, "gpu02", NETEM % "enp2s0" + "delay 400ms reorder 90%", UNSHAPED % "enp2s0"),
+    Fault("marked ECN", ("RV895",), ONE, "gpu03", NETEM % "enp3s0" + "loss 60% ecn", UNSHAPED % "enp3s0"),
 ]
 
 
@@ -291,6 +297,43 @@ def test_status_reads_the_states_and_verify_agrees(health: Health) -> None:
     finally:
         cable("repair", "node-2:3")
     health.wait(health.healthy, "repaired")
+
+
+# Faults that verify names by a transfer: what makes a port slow, and the codes of which one must name it.
+# %d: a third of the median bandwidth in kb/s.
+SLOW = {
+    "slow leg": ("tbf rate %dkbit burst 32k latency 400ms", ("RV853",)),
+    "delay tail": ("netem delay 400ms reorder 90%%", ("RV866", "RV867", "RV853")),
+    "no packets pass": ("netem loss 100%%", ("RV801",)),
+}
+
+
+def test_verify_narrows_to_the_port_and_finds_nothing_after_the_repair(health: Health) -> None:
+    """The bandwidth of emulated guests varies, but not by half of the median of all pairs."""
+    health.wait(health.healthy, "healthy before")
+
+    def verify() -> Row:
+        done = health.play("verify.yml", "-e", "verify_soft_rdma=true")
+        assert done.returncode in (0, 2), done.stdout[-6000:] + done.stderr
+        row: Row = json.loads((health.inventory.parent / "reports" / "verify.json").read_text())
+        print([(each["from"], each["to"], each["rail"], each["gbits"]) for each in row["measures"]])
+        print([(each["code"], each["node"], each["rail"], each["found"]) for each in row["failures"] + row["warnings"]])
+        return row
+
+    sound = verify()
+    assert sound["failures"] == []
+    kbits = 1000000 * statistics.median(each["gbits"] for each in sound["measures"])
+    for name, (words, codes) in SLOW.items():
+        words = words % (kbits / 3) if "%d" in words else words % ()
+        health.nodes[TWO].run("tc qdisc add dev enp2s0 root " + words)
+        try:
+            found = verify()
+        finally:
+            health.nodes[TWO].run(UNSHAPED % "enp2s0")
+        rows = found["failures"] + found["warnings"]
+        assert any(row["code"] in codes and TWO in (row["node"], row["peer"]) for row in rows), name
+        assert {row["rail"] for row in found["failures"]} <= {"gpu02"}, name
+    assert verify()["failures"] == []
 
 
 def test_absent_removes_the_service(health: Health) -> None:

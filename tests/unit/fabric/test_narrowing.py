@@ -13,7 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing import further_rounds
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing import (
+    further_rounds,
+    suspect_results,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing.fault_causes import (
     LEAF,
     PATH,
@@ -243,3 +246,11 @@ def test_a_pair_of_nodes_that_others_clear_names_neither() -> None:
     row["reach"] = {"sent": 3, "received": 0, "rtt_ms": None, "error": ""}
     (failure,) = made.document()["failures"]
     assert (failure["code"], {failure["node"], failure["peer"]}) == ("RV801", {"ai-1-1", row["peer"]})
+
+
+def test_slow_soft_rdma_is_suspect_only_if_it_is_judged() -> None:
+    nodes = {"n%d" % number: {"ports": [{"rail": "gpu01", "rdma": {"type": "rxe"}}]} for number in range(5)}
+    briefs = {name: [["gpu01", "n0", False, 0.1 if name == "n4" else 0.3]] for name in nodes if name != "n0"}
+    judged = suspect_results.results(briefs, nodes, None, soft=True)
+    assert [each.ends for each in judged if each.bad] == [("n4", "n0")]
+    assert not any(each.bad for each in suspect_results.results(briefs, nodes, None))

@@ -324,6 +324,16 @@ def slow_down(world: World, node: str, rails: t.Sequence[str], p99: float, peers
                 row["transfer"].update(p99_us=p99, max_us=2 * p99)
 
 
+def with_soft_rdma(world: World) -> World:
+    for node in world.plans.values():
+        for port in node["ports"]:
+            port["rdma"]["type"] = "rxe"
+    for info in world.infos.values():
+        for row in info["rdma"]:
+            row["type"] = "rxe"
+    return world
+
+
 def test_equal_tails_are_not_reported() -> None:
     verdict = tailed().document()
     assert found(verdict) == [] and len(verdict["tails"]) == 8 * 4
@@ -357,16 +367,10 @@ def test_tails_of_few_pairs_of_soft_rdma_and_beside_another_run_are_not_judged()
     few = tailed(2)
     slow_down(few, NODE, [RAIL], 300.0)
     assert found(few.document()) == []
-    soft = tailed()
-    for node in soft.plans.values():
-        for port in node["ports"]:
-            port["rdma"]["type"] = "rxe"
-    for info in soft.infos.values():
-        for row in info["rdma"]:
-            row["type"] = "rxe"
+    soft = with_soft_rdma(tailed())
     slow_down(soft, NODE, [RAIL], 300.0)
     assert "tails" not in soft.document(layers=["rdma"])
-    assert [row[:3] for row in found(soft.document(layers=["rdma"], tails=True))] == [("RV867", NODE, RAIL)]
+    assert [row[:3] for row in found(soft.document(layers=["rdma"], soft=True))] == [("RV867", NODE, RAIL)]
     concurrent = tailed()
     slow_down(concurrent, NODE, [RAIL], 300.0)
     concurrent.others[NODE] = [{"run": "another", "since": "2026-11-22T10:02:05Z"}]
@@ -377,3 +381,18 @@ def test_tails_of_few_pairs_of_soft_rdma_and_beside_another_run_are_not_judged()
 def test_a_few_slow_values_do_not_hide_themselves(values: list[float], slow: int, tail: float) -> None:
     limit = tail_layer.limit([*values, *[tail] * slow])
     assert max(values) <= limit and (not slow or tail > limit or tail < 2 * limit)
+
+
+# -- bandwidth of soft RDMA --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share,slow", [(0.33, True), (0.6, False)])
+def test_soft_rdma_far_below_the_median_is_slow_only_with_the_option(share: float, slow: bool) -> None:
+    world = with_soft_rdma(tailed())
+    for client, rows in world.probes.items():
+        for row in rows:
+            row["transfer"]["gbits"] = 0.3 * (share if (client, row["rail"]) == (NODE, RAIL) else 1)
+    assert world.document(layers=["rdma"])["failures"] == []
+    failures = world.document(layers=["rdma"], soft=True)["failures"]
+    assert [(row["code"], row["node"], row["rail"]) for row in failures] == [("RV853", NODE, RAIL)] * slow
+    assert not slow or (failures[0]["found"], "0.15 Gb/s or more" in failures[0]["expected"]) == ("0.10 Gb/s", True)

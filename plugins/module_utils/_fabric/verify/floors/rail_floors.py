@@ -18,11 +18,15 @@ publishes for ib_write_bw are 0.90 to 0.98 of the link (:mod:`.published_floors`
 
 from __future__ import annotations
 
+import statistics
 import typing as t
 
 # The share of what link, PCIe and messages allow that a transfer must reach.
 SHARE = 0.9
-LINK, PLANES, PCIE, MESSAGES = "link", "planes", "pcie", "messages"
+# The share of the median of all transfers that soft RDMA must reach, whose speed depends on the load of the processors,
+# and the least number of transfers for a median.
+SOFT_SHARE, _ENOUGH = 0.5, 4
+LINK, PLANES, PCIE, MESSAGES, MEDIAN = "link", "planes", "pcie", "messages", "median"
 # Bytes of a packet of RoCE v2 beside its data, with IPv4: preamble 8, Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4,
 # checksum 4, gap 12. IPv6 has 20 more, and a VLAN 4.
 _ROCE, _IPV6, _VLAN = 82, 20, 4
@@ -79,7 +83,7 @@ class Transfer(t.NamedTuple):
 class Floor(t.NamedTuple):
     """The least bandwidth in Gb/s.
 
-    :param by: what limits it: ``link``, ``planes``, ``pcie`` or ``messages``.
+    :param by: what limits it: ``link``, ``planes``, ``pcie``, ``messages`` or, of soft RDMA, ``median``.
     :param text: the limit for people, such as ``link of ai-1, 400 Gb/s``.
     :param possible: the bandwidth of the limit in Gb/s, before any share.
     """
@@ -90,7 +94,20 @@ class Floor(t.NamedTuple):
     possible: float
 
     def __str__(self) -> str:
-        return "%.0f Gb/s or more (limited by %s)" % (self.gbits, self.text)
+        limit = ("%.2f" if self.by == MEDIAN else "%.0f") % self.gbits
+        return "%s Gb/s or more (limited by %s)" % (limit, self.text)
+
+
+def soft_floor(measured: t.Sequence[float]) -> Floor | None:
+    """Return the floor of soft RDMA: a share of the median of all transfers; None if there are too few.
+
+    :param measured: the bandwidth of each transfer in Gb/s.
+    """
+    if len(measured) < _ENOUGH:
+        return None
+    median = statistics.median(measured)
+    text = "half of the median of %d transfers of soft RDMA" % len(measured)
+    return Floor(SOFT_SHARE * median, MEDIAN, text, median)
 
 
 def packet_data(mtu: int) -> int:

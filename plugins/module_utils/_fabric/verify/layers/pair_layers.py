@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors import published_floors
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.rail_floors import Floor
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.rail_floors import Floor, soft_floor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import (
     arp_answers,
     common_causes,
@@ -221,10 +221,11 @@ def _cross(run: Run, probe: Probe) -> None:
 # -- RDMA ------------------------------------------------------------------------------------------------------------
 
 
-def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = None) -> None:
+def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = None, soft: bool = False) -> None:
     """Check that RDMA works between the pairs, at the speed of the links, and without outliers.
 
     :param share: see :func:`.pair_floors.floor_of`.
+    :param soft: whether the speed of soft RDMA is judged (``verify_soft_rdma``).
     """
     # lost packets are reported by the layer reach, if it was checked
     reported = "reach" in run.layers
@@ -249,6 +250,8 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = Non
     successful = _alone(run, successful)
     floors = [pair_floors.floor_of(run, probe, share) for probe in successful]
     unmeasured.speeds(run, successful, floors)
+    if soft:
+        floors = _with_soft(successful, floors)
     medians = _medians(successful, floors)
     short = [_is_short(probe, floor) for probe, floor in zip(successful, floors)]
     of_probe = dict(zip(((probe.nodes, probe.rail) for probe in successful), floors))
@@ -259,7 +262,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = Non
         if not floor or any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
         expected = str(floor)
-        reached = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
+        reached = ("%.2f Gb/s" if probe.soft else "%.1f Gb/s") % (_measure(probe, "gbits") or 0)
         cause = _PLANES_CAUSE if planes_of(run.port(node, probe.rail)) else CODES["RV853"].cause
         published = published_floors.note(run.reports[node].plan.get("preset"))
         about: Row = {"cause": "; ".join(filter(None, (cause, published)))}
@@ -308,6 +311,13 @@ def _cause(run: Run, probe: Probe) -> str | None:
     if probe.transfer.get("gpu"):
         return _GPU_CAUSE
     return _IB_CAUSE if link_layer_of(run.fabric, run.port(probe.client, probe.rail)) == INFINIBAND else None
+
+
+def _with_soft(successful: t.Sequence[Probe], floors: t.Sequence[Floor | None]) -> list[Floor | None]:
+    """Return the floors, with one for soft RDMA."""
+    measured = [_measure(probe, "gbits") for probe in successful if probe.soft]
+    floor = soft_floor([value for value in measured if value is not None])
+    return [floor if probe.soft else each for probe, each in zip(successful, floors)]
 
 
 def _kind(probe: Probe, floor: Floor | None) -> Kind:

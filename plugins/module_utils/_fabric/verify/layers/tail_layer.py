@@ -34,7 +34,7 @@ Place = t.Tuple[str, str]
 def tails(run: Run, pairs: t.Sequence[t.Sequence[str]], asked: bool = False) -> None:
     """Report slow tails, and add ``tails`` to the verdict if they were measured.
 
-    :param asked: whether those of soft RDMA count (``verify_tails``), which depend on the load of the processors.
+    :param asked: whether those of soft RDMA count (``verify_soft_rdma``), which depend on the load of the processors.
     """
     shared = {report.name for report in run.nodes() if report.others}
     measured = [

@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.floors.rail_floors import SOFT_SHARE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing.fault_causes import (
     Place,
     Result,
@@ -20,6 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 
 # What a transfer must reach without verify_share: this part of the planned speed, and of the median at this speed.
 _SHARE = 0.8
+# The speed of soft RDMA here, which has none.
+_SOFT = -1.0
 # The least number of transfers for a median.
 _ENOUGH = 4
 
@@ -44,18 +47,21 @@ def leaves(nodes: t.Mapping[str, Row]) -> dict[Place, Leaves]:
     return {(name, port["rail"]): tuple(port["leaves"]) for name, node in nodes.items() for port in node["ports"]}
 
 
-def results(briefs: t.Mapping[str, t.Sequence[Brief]], nodes: t.Mapping[str, Row], share: float | None) -> list[Result]:
+def results(
+    briefs: t.Mapping[str, t.Sequence[Brief]], nodes: t.Mapping[str, Row], share: float | None, soft: bool = False
+) -> list[Result]:
     """Return the results of the tests.
 
     :param briefs: client -> its results.
     :param nodes: name -> the result of :func:`.probe_targets.probe_node`.
     :param share: ``verify_share``. Not for soft RDMA.
+    :param soft: whether soft RDMA is judged (``verify_soft_rdma``).
     """
     speeds = {
-        (name, port["rail"]): port.get("speed") or 0
+        (name, port["rail"]): (port.get("speed") or 0) if port["rdma"]["type"] == "hardware" else _SOFT
         for name, node in nodes.items()
         for port in node["ports"]
-        if port["rdma"]["type"] == "hardware"
+        if soft or port["rdma"]["type"] == "hardware"
     }
     tests = [
         (rail, (client, server), failed, gbits, [speeds.get((node, rail)) for node in (client, server)])
@@ -72,6 +78,7 @@ def results(briefs: t.Mapping[str, t.Sequence[Brief]], nodes: t.Mapping[str, Row
         slow = False
         if gbits is not None and None not in planned:
             speed = min(filter(None, planned), default=0)
-            slow = gbits < (share or _SHARE) * max(speed, usual.get(speed, 0))
+            least = SOFT_SHARE if speed == _SOFT else share or _SHARE
+            slow = gbits < least * max(speed, usual.get(speed, 0))
         found.append(Result(rail, ends, failed or slow))
     return found

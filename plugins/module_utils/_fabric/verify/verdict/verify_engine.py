@@ -66,7 +66,7 @@ class Asked(t.NamedTuple):
     :param tags, skip_tags: those of the Ansible run, which may exclude modules.
     :param thorough: whether modules ran in check mode, and ports listened for neighbours. ``site.yml`` does neither,
         because ``hosts.yml`` has just run.
-    :param tails: whether latency tails of soft RDMA are judged too.
+    :param soft: whether bandwidth and latency tails of soft RDMA are judged too.
     :param soak: in seconds; 0: none.
     """
 
@@ -79,7 +79,7 @@ class Asked(t.NamedTuple):
     tags: t.Sequence[str] = ()
     skip_tags: t.Sequence[str] = ()
     thorough: bool = True
-    tails: bool = False
+    soft: bool = False
     soak: float = 0
 
 
@@ -163,8 +163,8 @@ def _rdma(
     asked: Asked,
     groups: t.Sequence[congestion_layer.Group],
 ) -> None:
-    pairs.rdma(run, planned_pairs, asked.share)
-    tail_layer.tails(run, planned_pairs, asked.tails)
+    pairs.rdma(run, planned_pairs, asked.share, asked.soft)
+    tail_layer.tails(run, planned_pairs, asked.soft)
     congestion_layer.congestion(run, groups)
     soak_layer.soak(run, asked.soak, planned_pairs, asked.share)
 
