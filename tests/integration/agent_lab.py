@@ -46,7 +46,7 @@ GetNode = t.Callable[[str], Node]
 _WHOLE = (
     """
 railyard-agent status >/dev/null
-ip -o link | cut -d: -f2; ip rule; ip -6 rule; ip route show table all | sort; rdma link
+ip -o link | cut -d: -f2 | sort; ip rule; ip -6 rule; ip route show table all | sort; rdma link | sort
 sha256sum /var/run/cdi/*
 cat %s 2>/dev/null || printf '{\\n "format": 1,\\n "holders": []\\n}\\n'
 """
