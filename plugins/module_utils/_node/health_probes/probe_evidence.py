@@ -131,7 +131,8 @@ class Partner:
         # small requests that were lost in a row, and when the first and the last of them were sent
         self.lost = 0
         self.lost_since = self.lost_last = 0.0
-        # when the first of them was sent that left later than the first: the first may be an accidental loss of long ago
+        # when the first of them was sent that left later than the first: the first may be an accidental loss of long
+        # ago
         self.lost_again = 0.0
         self.replied: float | None = None
         # the same for full-size packets
