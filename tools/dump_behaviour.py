@@ -68,8 +68,7 @@ def layers(directory: Path) -> None:
     """Imports inside: these modules may move."""
     from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
     from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-    from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
-    from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.core.installed_service import spec_text
 
     for name in EXAMPLES:
         plan = lint((ROOT / "inventories" / name / "fabric.yml").read_bytes()).plan
@@ -84,10 +83,8 @@ def layers(directory: Path) -> None:
             if node["agent"]:
                 root = directory / "files" / name / node["name"]
                 shutil.rmtree(root, ignore_errors=True)
-                for file in agent_files.changed_files(System(str(root)), node["agent"])[0]:
-                    if file.path == agent_files.SPEC:
-                        root.mkdir(parents=True)
-                        (root / "agent.json").write_bytes(file.data)
+                root.mkdir(parents=True)
+                (root / "agent.json").write_text(spec_text(node["agent"]))
         write(directory / "modules" / (name + ".json"), rows)
 
 

@@ -21,6 +21,19 @@ from tests.integration import probing
 from tests.integration.conftest import LAB, Node
 from tests.integration.modules import Call, Row
 
+# Units and profiles of a fabric file: the ports of a guest with four rails.
+GUESTS = """\
+units:
+  su1: {nodes: 16, leaf: "leaf-{n}", leaf_port: "Ethernet{i}"}
+profiles:
+  guest:
+    soft_rdma: rxe
+    ports:
+      gpu01: {netdev: enp1s0, pci: "0000:01:00.0"}
+      gpu02: {netdev: enp2s0, pci: "0000:02:00.0"}
+      gpu03: {netdev: enp3s0, pci: "0000:03:00.0"}
+      gpu04: {netdev: enp4s0, pci: "0000:04:00.0"}
+"""
 SUBSET = ["system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls", "duplicates", "counters", "lldp"]
 STATES = ("rdma_netns_mode", "sriov_vfs", "rail_ports", "rdma_link")
 T = t.TypeVar("T")

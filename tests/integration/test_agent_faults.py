@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import installed_agent
 from tests.integration.agent_lab import (
     ALL_RAILS,
     DRA,
@@ -82,7 +82,7 @@ END
 sed -i 's/%(stamp)s=.*/%(stamp)s=other/' /etc/systemd/system/%(service)s.service
 systemctl daemon-reload
 systemctl restart %(service)s
-""" % {"version": VERSION, "stamp": agent_files.STAMP, "service": SERVICE}
+""" % {"version": VERSION, "stamp": installed_agent.SERVICE.stamp, "service": SERVICE}
 
 
 def upgraded(victim: Victim) -> None:

@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from lab import cli
 from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
-from tests.integration.faults import Faults, cable
+from tests.integration.faults import GUESTS, Faults, cable
 from tests.playbook import Played
 
 pytestmark = pytest.mark.lab
@@ -38,19 +38,10 @@ fabric:
   routing: {cross_rail: false} # nothing routes between the lab's leaves
 rails:
   {count: 4, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", gateway: .254, pods: .1-.200, hosts: .201-.253}
-units:
-  su1: {nodes: 16, leaf: "leaf-{n}", leaf_port: "Ethernet{i}"}
-profiles:
-  guest:
-    soft_rdma: rxe
-    ports:
-      gpu01: {netdev: enp1s0, pci: "0000:01:00.0"}
-      gpu02: {netdev: enp2s0, pci: "0000:02:00.0"}
-      gpu03: {netdev: enp3s0, pci: "0000:03:00.0"}
-      gpu04: {netdev: enp4s0, pci: "0000:04:00.0"}
 nodes:
   node-[1:2]: {profile: guest, unit: su1}
 """
+FABRIC += GUESTS
 
 
 class Fault(t.NamedTuple):

@@ -21,7 +21,7 @@ import pytest
 from lab import cli
 from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
-from tests.integration.faults import cable
+from tests.integration.faults import GUESTS, cable
 from tests.integration.modules import Row
 
 pytestmark = pytest.mark.lab
@@ -41,19 +41,10 @@ fabric:
 health: {enabled: true, probe: {}}
 rails:
   {count: 4, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", gateway: .254, hosts: .201-.253}
-units:
-  su1: {nodes: 16, leaf: "leaf-{n}", leaf_port: "Ethernet{i}"}
-profiles:
-  guest:
-    soft_rdma: rxe
-    ports:
-      gpu01: {netdev: enp1s0, pci: "0000:01:00.0"}
-      gpu02: {netdev: enp2s0, pci: "0000:02:00.0"}
-      gpu03: {netdev: enp3s0, pci: "0000:03:00.0"}
-      gpu04: {netdev: enp4s0, pci: "0000:04:00.0"}
 nodes:
   node-[1:3]: {profile: guest, unit: su1}
 """
+FABRIC += GUESTS
 # Seconds of quiet in which no rail may change its state.
 QUIET = float(os.environ.get("RAILYARD_QUIET", "120"))
 ONE, TWO = NAMES[:2]

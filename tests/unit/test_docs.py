@@ -13,6 +13,9 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import expanded
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import installed_agent
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import installed_service
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_service import installed_health
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -97,8 +100,11 @@ def test_the_index_has_every_page_once() -> None:
 
 def _own_paths() -> set[str]:
     """The files of our own that code on nodes names; %s is a part that differs."""
-    found = set()
-    for source in sorted((ROOT / "plugins" / "module_utils" / "_node").rglob("*.py")):
+    services = (installed_agent.SERVICE, installed_health.SERVICE)
+    found = {path for each in services for path in (each.program, each.command, each.unit, each.unit_wanted)}
+    sources = set((ROOT / "plugins" / "module_utils" / "_node").rglob("*.py"))
+    # its paths are those of the services
+    for source in sources - {Path(installed_service.__file__).resolve()}:
         texts = (each.value for each in ast.walk(ast.parse(source.read_text())) if isinstance(each, ast.Constant))
         found |= {
             text for text in texts if isinstance(text, str) and re.fullmatch(r"/[\w/.@%-]*railyard[\w/.@%-]*", text)

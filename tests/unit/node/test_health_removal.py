@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health import (
     cordon_file,
     fault_holds,
@@ -20,29 +18,25 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health impor
     node_reports,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.cordon_file import Cordon
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health_service import installed_health
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_service.installed_health import (
+    SERVICE,
+    HealthService,
+)
+from tests.unit.node.service_machine import ServiceMachine
 
 KEPT = Cordon("gpu01", "a new cable")
 
 
-class Machine(System):
+class Machine(ServiceMachine):
     """A node with systemd, on which the service runs until it is stopped."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(str(root), self._ran)
-        self.calls: list[str] = []
-        (root / "run/systemd/system").mkdir(parents=True)
-        for path in (installed_health.UNIT, health_spec.FILE, health_metrics.TEXTFILE, fault_holds.FILE):
+        super().__init__(root, HealthService, {})
+        self.active = True
+        for path in (SERVICE.unit, health_spec.FILE, health_metrics.TEXTFILE, fault_holds.FILE):
             self.write_file(path, "{}")
         cordon_file.cordons(self).put(KEPT)
         cordon_file.cordons(self).put(Cordon("gpu02", "RV402", node_reports.BY))
-
-    def _ran(self, argv: object, _timeout: float) -> CommandResult:
-        words = list(argv)  # type: ignore[call-overload]
-        if words[1] != "show":
-            self.calls.append(words[1])
-        active = "inactive" if "stop" in self.calls else "active"
-        return CommandResult(0, "ActiveState=%s\nMainPID=0\n" % active, "")
 
     def report(self, **written: object) -> None:
         record = node_reports.Reported("hgx-1", "/etc/none.conf")._replace(**written)  # type: ignore[arg-type]
@@ -50,11 +44,7 @@ class Machine(System):
 
     def remove(self) -> list[str]:
         """Remove the service. Return the attributes of the changes in their order."""
-        subsystem = installed_health.HealthService({"state": "absent"}, self)
-        state = subsystem.observe()
-        changes = subsystem.changes(state)
-        converge(subsystem, state, changes, [])
-        return [change.attribute for change in changes]
+        return [change.attribute for change in self.apply(state="absent")]
 
 
 def test_cordons_and_files_of_the_service_end_with_it(tmp_path: Path) -> None:
@@ -73,7 +63,7 @@ def test_an_api_server_that_cannot_be_asked_has_a_remedy(tmp_path: Path) -> None
     with pytest.raises(RailyardError) as caught:
         machine.remove()
     assert "there is no kubeconfig" in str(caught.value) and fault_holds.REPORTED in caught.value.remedy
-    assert machine.calls == ["stop"] and machine.exists(installed_health.UNIT)
+    assert machine.calls == ["stop"] and machine.exists(SERVICE.unit)
     # the other remedy
     machine.remove_file(fault_holds.REPORTED)
     assert "unit" in machine.remove()

@@ -18,20 +18,23 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files, slot_state
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import RailAgent
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import (
+    SERVICE,
+    RailAgent,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import prepared_claims
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health import cordon_file
 from tests.unit.node.agent_files import document
 from tests.unit.node.packed import reached
+from tests.unit.node.service_machine import ServiceMachine
 
 _PORT: dict[str, t.Any] = {
     "rail": "gpu01",
@@ -49,27 +52,23 @@ DUMP = """\
 """
 CDI_DIRS = '"/etc/cdi", "/var/run/cdi"'
 FILES = [
-    agent_files.PROGRAM,
-    agent_files.HOOK,
-    agent_files.COMMAND,
-    agent_files.SPEC,
-    agent_files.UNIT,
-    agent_files.UNIT_WANTED,
+    SERVICE.program,
+    cdi_files.HOOK,
+    SERVICE.command,
+    SERVICE.spec,
+    SERVICE.unit,
+    SERVICE.unit_wanted,
 ]
 
 
-class Machine(System):
-    """A node in a directory, with a systemd that starts the unit as it is written, and a containerd."""
+class Machine(ServiceMachine):
+    """A node with a containerd."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(str(root), self.answer)
+        super().__init__(root, RailAgent, SPEC)
         self.version: str | None = "1.7.24"
         self.dump = CommandResult(0, DUMP % (CDI_DIRS, "true"), "")
         self.imports: list[str] | None = ["/usr/lib/python3/dist-packages"]
-        self.starts = True
-        self.active, self.loaded = False, ""
-        self.calls: list[str] = []
-        os.makedirs(self.path("/run/systemd/system"))
 
     def which(self, program: str) -> str | None:
         return "/usr/bin/containerd" if program == "containerd" and self.version else super().which(program)
@@ -77,7 +76,7 @@ class Machine(System):
     def answer(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
         line = " ".join(argv)
         if argv[0] == "systemctl":
-            return self.systemctl(argv[1])
+            return super().answer(argv, timeout)
         if line == "/usr/bin/containerd --version":
             return CommandResult(0, "containerd github.com/containerd/containerd %s~ds1 abc\n" % self.version, "")
         if line.endswith("config dump"):
@@ -87,57 +86,12 @@ class Machine(System):
         assert argv[1] == "-I", line
         return CommandResult(1 if self.imports is None else 0, json.dumps(self.imports), "")
 
-    def systemctl(self, verb: str) -> CommandResult:
-        text = self.read_file(agent_files.UNIT) or ""
-        if verb == "show":
-            state = (
-                "active" if self.active else "inactive",
-                "4711" if self.active else "0",
-                "yes" if self.loaded != text else "no",
-            )
-            return CommandResult(0, "ActiveState=%s\nMainPID=%s\nNeedDaemonReload=%s\n" % state, "")
-        self.calls.append(verb)
-        if verb == "daemon-reload":
-            self.loaded = text
-        elif verb == "restart" and not self.starts:
-            return CommandResult(1, "", "Job for railyard-agent.service failed")
-        elif verb == "restart":
-            self.active = True
-            stamp = next(line for line in self.loaded.splitlines() if agent_files.STAMP in line)
-            self.write_file("/proc/4711/environ", "A=b\0%s\0" % stamp.partition("=")[2])
-        elif verb == "stop":
-            self.active = False
-        return CommandResult(0, "", "")
-
-    def agent(self, **options: t.Any) -> RailAgent:
-        return RailAgent(dict({"spec": SPEC}, **options), self)
-
-    def apply(self, **options: t.Any) -> list[Change]:
-        """What was done. Check mode predicts it, and a second run has nothing to do."""
-        agent = self.agent(**options)
-        state = agent.observe()
-        foreseen = agent.changes(state)
-        self.calls = []
-        done: list[Change] = []
-        converge(agent, state, foreseen, done)
-        assert [each.as_dict() for each in done] == [each.as_dict() for each in foreseen]
-        again = self.agent(**options)
-        assert again.changes(again.observe()) == []
-        return done
-
     def refused(self, **options: t.Any) -> list[str]:
-        agent, before = self.agent(**options), self.files()
+        agent, before = self.service(**options), self.files()
         with pytest.raises(RailyardError) as caught:
             agent.changes(agent.observe())
         assert self.files() == before
         return str(caught.value).splitlines()
-
-    def files(self) -> list[str]:
-        own = ("etc", "usr", "var")
-        found = (path for path in Path(self.root).rglob("*") if path.is_symlink() or path.is_file())
-        return sorted(
-            "/" + str(path.relative_to(self.root)) for path in found if path.relative_to(self.root).parts[0] in own
-        )
 
 
 @pytest.fixture
@@ -152,14 +106,14 @@ def hold(machine: Machine) -> None:
 
 def test_the_agent_is_installed_once_and_removed(machine: Machine) -> None:
     done = machine.apply()
-    steps = [("systemd", "units"), (agent_files.SERVICE, "service")]
-    assert [(each.subject, each.attribute) for each in done][-3:] == [(agent_files.UNIT_WANTED, "enabled"), *steps]
+    steps = [("systemd", "units"), (SERVICE.name, "service")]
+    assert [(each.subject, each.attribute) for each in done][-3:] == [(SERVICE.unit_wanted, "enabled"), *steps]
     assert machine.calls == ["daemon-reload", "restart"]
     assert machine.files() == sorted(FILES)
-    assert json.loads(machine.read(agent_files.SPEC) or "") == SPEC
+    assert json.loads(machine.read(SERVICE.spec) or "") == SPEC
     modes = {each: machine.mode(each) for each in FILES[:5]}
     assert modes == dict(zip(FILES, (0o755, 0o755, 0o755, 0o644, 0o644)))
-    state = machine.agent().observe()
+    state = machine.service().observe()
     assert state["service"] == {"enabled": True, "active": True} and state["spec"] == SPEC and state["slots"] == []
     assert (state["runtime"]["version"], state["runtime"]["cdi"]) == ("1.7.24", True)
     for prefix in ("railyard.fabric", "example.com"):
@@ -181,27 +135,27 @@ def test_a_cdi_file_of_another_program_is_not_replaced(machine: Machine) -> None
 
 
 def test_a_changed_spec_restarts_the_service_and_writes_nothing_else(machine: Machine) -> None:
-    (first,) = (each for each in machine.apply() if each.subject == agent_files.SPEC)
+    (first,) = (each for each in machine.apply() if each.subject == SERVICE.spec)
     assert (first.attribute, first.before, first.after) == ("spec", None, "as planned")
     rail = dict(_PORT, mtu=9000, slots=[*_PORT["slots"], {"number": 1, "resource": "rails"}])
     other = dict(SPEC, env={"NCCL_IB_GID_INDEX": "3"}, rails=[rail])
     *spec, unit, systemd, service = machine.apply(spec=other)
-    assert [unit.subject, systemd.subject, service.subject] == [agent_files.UNIT, "systemd", agent_files.SERVICE]
-    assert {each.subject for each in spec} == {agent_files.SPEC}
+    assert [unit.subject, systemd.subject, service.subject] == [SERVICE.unit, "systemd", SERVICE.name]
+    assert {each.subject for each in spec} == {SERVICE.spec}
     name = "spec.rails.%s." % rail["rail"]
     assert [(each.attribute, each.before, each.after) for each in spec] == [
         ("spec.env.NCCL_IB_GID_INDEX", None, "3"),
         (name + "slots.1", None, "as planned"),
         (name + "mtu", None, 9000),
     ]
-    assert json.loads(machine.read_file(agent_files.SPEC) or "") == other
-    back = [(each.attribute, each.before, each.after) for each in machine.apply() if each.subject == agent_files.SPEC]
+    assert json.loads(machine.read_file(SERVICE.spec) or "") == other
+    back = [(each.attribute, each.before, each.after) for each in machine.apply() if each.subject == SERVICE.spec]
     assert (name + "slots.1", "present", None) in back
 
 
 def test_a_file_that_was_edited_is_written_again(machine: Machine) -> None:
     machine.apply()
-    for path in (agent_files.PROGRAM, agent_files.HOOK, agent_files.COMMAND, agent_files.UNIT):
+    for path in (SERVICE.program, cdi_files.HOOK, SERVICE.command, SERVICE.unit):
         machine.write_file(path, "edited", 0o755)
         assert path in [each.subject for each in machine.apply()]
 
@@ -209,13 +163,13 @@ def test_a_file_that_was_edited_is_written_again(machine: Machine) -> None:
 @pytest.mark.parametrize("left_out", ["daemon-reload", "restart"])
 def test_a_run_that_was_interrupted_before_the_restart_is_completed(machine: Machine, left_out: str) -> None:
     machine.apply()
-    agent = machine.agent(spec=dict(SPEC, node="node-2"))
+    agent = machine.service(spec=dict(SPEC, node="node-2"))
     for change in agent.changes(agent.observe()):
-        if (change.subject, left_out) in (("systemd", "daemon-reload"), (agent_files.SERVICE, "restart")):
+        if (change.subject, left_out) in (("systemd", "daemon-reload"), (SERVICE.name, "restart")):
             break
         change.act()
     done = machine.apply(spec=dict(SPEC, node="node-2"))
-    assert [each.subject for each in done] == ["systemd", agent_files.SERVICE][left_out == "restart" :]
+    assert [each.subject for each in done] == ["systemd", SERVICE.name][left_out == "restart" :]
 
 
 def test_a_service_that_was_stopped_is_started(machine: Machine) -> None:
@@ -227,7 +181,7 @@ def test_a_service_that_was_stopped_is_started(machine: Machine) -> None:
 
 def test_a_service_that_does_not_start_is_an_error(machine: Machine) -> None:
     machine.starts = False
-    agent = machine.agent()
+    agent = machine.service()
     state = agent.observe()
     with pytest.raises(RailyardError, match="railyard-agent.service failed.*Remedy: run 'journalctl -u railyard-agent"):
         converge(agent, state, agent.changes(state), [])
@@ -236,15 +190,15 @@ def test_a_service_that_does_not_start_is_an_error(machine: Machine) -> None:
 def test_the_agent_of_a_node_with_held_slots_is_not_removed_without_force(machine: Machine) -> None:
     machine.apply()
     hold(machine)
-    assert machine.agent().observe()["slots"] == [
+    assert machine.service().observe()["slots"] == [
         {"device": "rails-0", "namespace": "default", "pod": "train-0", "container": "main"}
     ]
     (line,) = machine.refused(state="absent")
     assert line.startswith("slot rails-0: is held by pod default/train-0. Remedy: drain the node first")
     # an upgrade is not refused, and does not touch the record
-    before = machine.read(agent_files.SLOTS)
+    before = machine.read(slot_state.FILE)
     machine.apply(spec=dict(SPEC, env={"A": "b"}))
-    assert machine.read(agent_files.SLOTS) == before
+    assert machine.read(slot_state.FILE) == before
     machine.apply(state="absent", force=True)
     assert machine.files() == []
 
@@ -284,7 +238,7 @@ def test_the_way_to_the_kubelet_is_not_changed_while_pods_use_it(
     assert "Remedy: drain the node first" in line
     # other changes are not refused, nor is this one when the pod has ended
     machine.apply(spec=dict(before, env={"A": "b"}))
-    machine.remove_file(agent_files.CLAIMS if claimed else agent_files.SLOTS)
+    machine.remove_file(prepared_claims.FILE if claimed else slot_state.FILE)
     machine.apply(spec=after)
 
 
@@ -297,12 +251,12 @@ def test_a_pod_of_device_plugins_keeps_its_slot_when_the_node_is_renamed(machine
 def test_a_node_file_that_was_lost_is_written_while_pods_hold_slots(machine: Machine) -> None:
     machine.apply()
     hold(machine)
-    machine.remove_file(agent_files.SPEC)
+    machine.remove_file(SERVICE.spec)
     machine.apply()
-    machine.remove_file(agent_files.SLOTS)
+    machine.remove_file(slot_state.FILE)
     machine.apply(spec=DRA_SPEC)
     claim(machine)
-    machine.remove_file(agent_files.SPEC)
+    machine.remove_file(SERVICE.spec)
     (line,) = machine.refused(spec=SPEC)
     assert line.startswith("slot rails-0: is prepared for claim train-0-rails of pod default/train-0")
     machine.apply(spec=DRA_SPEC)
@@ -311,19 +265,19 @@ def test_a_node_file_that_was_lost_is_written_while_pods_hold_slots(machine: Mac
 def test_the_agent_of_a_node_with_prepared_claims_is_not_removed_without_force(machine: Machine) -> None:
     machine.apply(spec=DRA_SPEC)
     claim(machine)
-    assert [row["claim"] for row in machine.agent().observe()["claims"]] == ["train-0-rails"]
+    assert [row["claim"] for row in machine.service().observe()["claims"]] == ["train-0-rails"]
     (line,) = machine.refused(state="absent")
     assert line.startswith("slot rails-0: is prepared for claim train-0-rails of pod default/train-0. Remedy: drain")
     machine.apply(state="absent", force=True)
     assert machine.files() == []
 
 
-@pytest.mark.parametrize("record", [agent_files.SLOTS, agent_files.CLAIMS])
+@pytest.mark.parametrize("record", [slot_state.FILE, prepared_claims.FILE])
 def test_a_damaged_record_is_an_error_unless_it_is_removed_with_force(machine: Machine, record: str) -> None:
     machine.apply()
     machine.write_file(record, "{")
     with pytest.raises(RailyardError, match="is damaged"):
-        machine.agent(state="absent").observe()
+        machine.service(state="absent").observe()
     machine.apply(state="absent", force=True)
     assert machine.files() == []
 
@@ -427,8 +381,8 @@ def test_programs_are_not_installed_where_a_user_can_replace_them(
     assert all(wrong in line and "Remedy: " in line for line in machine.refused())
     os.chmod(machine.path(place), 0o755)
     machine.apply()
-    unit = machine.read(agent_files.UNIT) or ""
-    assert " -I %s run" % agent_files.PROGRAM in unit
+    unit = machine.read(SERVICE.unit) or ""
+    assert " -I %s run" % SERVICE.program in unit
 
 
 @pytest.mark.parametrize("entry", ["_node.agent.agent_main", "_node.agent.hook"])
@@ -439,13 +393,13 @@ def test_the_programs_have_all_that_they_import(entry: str) -> None:
 def test_the_packed_programs_run(machine: Machine) -> None:
     machine.apply()
     done = subprocess.run(
-        ["sh", "-c", 'exec "$0" "$1" version', sys.executable, machine.path(agent_files.PROGRAM)],
+        ["sh", "-c", 'exec "$0" "$1" version', sys.executable, machine.path(SERVICE.program)],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0 and done.stdout, done.stderr
     # without a state on its input it refuses the container
-    hook = subprocess.run([machine.path(agent_files.HOOK), "rails-0"], input="", capture_output=True, text=True)
+    hook = subprocess.run([machine.path(cdi_files.HOOK), "rails-0"], input="", capture_output=True, text=True)
     assert hook.returncode and hook.stderr and "Traceback" not in hook.stderr
 
 
@@ -472,7 +426,7 @@ def test_a_dra_driver_is_refused_with_another_directory_of_the_kubelet(
     with pytest.raises(RailyardError, match=expected) as caught:
         machine.apply(spec=dra)
     assert len(caught.value.errors) == 1
-    assert not machine.exists(agent_files.UNIT)
+    assert not machine.exists(SERVICE.unit)
     # the directory of device plugins is always the same
     machine.apply(spec=SPEC)
     # a link makes both directories one
@@ -489,16 +443,15 @@ def test_a_directory_of_the_kubelet_in_home_is_refused(machine: Machine) -> None
     expected = "/var/lib/kubelet: it is a link to /home/kubelet, which a service with ProtectHome= cannot read"
     with pytest.raises(RailyardError, match=expected):
         machine.apply(spec=SPEC)
-    assert not machine.exists(agent_files.UNIT)
+    assert not machine.exists(SERVICE.unit)
 
 
 def test_systemd_rates_the_unit_as_restricted(tmp_path: Path) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")
-    unit = tmp_path / agent_files.SERVICE
-    names = {"spec": "/x", "stamp_name": "A", "stamp": "x", "python": sys.executable, "program": "/x"}
-    unit.write_text(agent_files.UNIT_TEXT.format(**names))
+    unit = tmp_path / SERVICE.name
+    unit.write_text(SERVICE.unit_text.format(python=sys.executable, stamp="x"))
     argv = [program, "security", "--no-pager", "--offline=true", str(unit)]
     rated = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     found = re.search(r"Overall exposure level for railyard-agent.service: ([0-9.]+)", rated)
@@ -508,7 +461,7 @@ def test_systemd_rates_the_unit_as_restricted(tmp_path: Path) -> None:
     assert "Unknown" not in checked.stderr and "Failed to parse" not in checked.stderr, checked
 
 
-@pytest.mark.parametrize("path", [agent_files.PROGRAM, agent_files.HOOK])
+@pytest.mark.parametrize("path", [SERVICE.program, cdi_files.HOOK])
 @pytest.mark.parametrize("change", ["appended", "comment", "second member", "added member"])
 def test_a_program_with_anything_else_is_written_again(machine: Machine, path: str, change: str) -> None:
     machine.apply()
