@@ -74,7 +74,7 @@ RANKS: dict[str, str] = {
         model
         file plan
         kubernetes.view kubernetes.gpu kubernetes.providers kubernetes.objects kubernetes.software report
-        layers lint.hosts lint.kubernetes lint verify.base verify.probing verify.narrowing verify.floors \
+        layers lint.hosts lint.kubernetes lint verify.base verify.probing verify.floors verify.narrowing \
         verify.layers verify.verdict verify.collectives
         discover html importers.base importers.infer importers.kinds importers.output
     """,
