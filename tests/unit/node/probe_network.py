@@ -48,6 +48,9 @@ class _Socket:
     def close(self) -> None:
         pass
 
+    def carrier_changes(self) -> int:
+        return self._network.carrier_changes.get(self._rail, 0)
+
     def send(self, partner: int, sequence: int, full: bool) -> int | None:
         network = self._network
         left = round((BEGAN + network.now) * 1e9)
@@ -76,6 +79,8 @@ class Network:
         self.random = random.Random(seed)
         self.loss = loss
         self.fault: Fault = nothing
+        # rail -> how often its link was lost or came back
+        self.carrier_changes: dict[str, int] = {}
         self.prober = Prober(spec)
         for name, rail in self.prober._rails.items():
             self._connect(rail, name)

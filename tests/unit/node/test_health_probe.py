@@ -151,6 +151,20 @@ def test_accidental_loss_before_an_outage_does_not_make_a_partner_its_cause(sile
     assert silent != "port" or _names(network.second())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_flapping_link_of_the_node_is_not_packet_loss(seed: int) -> None:
+    """The health service reports the flapping itself (RV891), and its end must not wait for the probes."""
+    network = Network(probe_spec(rails=4), seed)
+    network.run(40)
+    for number in range(24):
+        network.carrier_changes["gpu01"] = number + 1
+        network.fault = nothing if number % 2 else lambda rail, _node: Path(lost=1.0) if rail == "gpu01" else None
+        for _second in range(2 + number % 2):
+            assert not _names(network.second()) - {("RV801", None)}
+    for _second in range(60):
+        assert not _names(network.second())
+
+
 def test_the_only_rail_is_unknown_when_silent() -> None:
     network = Network(probe_spec(rails=1), 2)
     network.run(30)

@@ -62,11 +62,13 @@ class RailProber:
         self._waiting: collections.deque[_Waiting] = collections.deque()
         self._by_sequence: dict[int, _Waiting] = {}
         self._sequence = 0
+        self._carrier_changes: int | None = None
         # why there are no probes; empty if there are
         self.problem = ""
 
     def turn(self, now: float, wall: float, batch: int) -> None:
         """Read replies, and send the requests of this turn."""
+        self._follow_link(now)
         self._read(now)
         sock = self._opened(now)
         if sock is None:
@@ -106,6 +108,12 @@ class RailProber:
             except OSError as error:
                 self.problem = "no socket from %s on %s: %s" % (self._source, self._rail.netdev, error.strerror)
         return self._socket
+
+    def _follow_link(self, now: float) -> None:
+        changes = self._socket.carrier_changes() if self._socket else None
+        if changes != self._carrier_changes:
+            self.evidence.interrupt(now)
+        self._carrier_changes = changes
 
     def _read(self, now: float) -> None:
         """Record the outcomes of requests that were answered, or not in time, in the order in which they left."""

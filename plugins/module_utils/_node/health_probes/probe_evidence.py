@@ -174,6 +174,11 @@ class RailEvidence:
         # minute -> [requests, of which lost]
         self._minutes: dict[int, list[int]] = {}
         self._last_batch = -1
+        self._interrupted = float("-inf")
+
+    def interrupt(self, now: float) -> None:
+        """Note that the link of this port was lost or came back: what is lost around this time is not packet loss."""
+        self._interrupted = now
 
     def record(self, outcome: Outcome) -> None:
         """Record an outcome. Outcomes must come in the order in which their requests were sent."""
@@ -236,7 +241,7 @@ class RailEvidence:
         lost = partner.full_lost if outcome.full else partner.lost
         test = partner.loss or self.loss
         since = partner.full_lost_since if outcome.full else partner.lost_since
-        brief = outcome.full or outcome.sent - since < _OUTAGE
+        brief = (outcome.full or outcome.sent - since < _OUTAGE) and self._interrupted < since
         # what several partners lost at the same time was lost once
         if lost and brief and (outcome.burst or outcome.batch != self._last_batch):
             self._last_batch = outcome.batch

@@ -123,6 +123,14 @@ class ProbeSocket:
         except OSError:
             return True
 
+    def carrier_changes(self) -> int | None:
+        """Return how often the link of the interface was lost or came back; None if the kernel does not show it."""
+        try:
+            with open("/sys/class/net/%s/carrier_changes" % self._netdev) as stream:
+                return int(stream.read(32))
+        except (OSError, ValueError):
+            return None
+
     def send(self, partner: int, sequence: int, full: bool) -> int | None:
         """Send a request, and return the time: nanoseconds since 1970. None if the kernel did not accept the packet,
         which has nothing to do with the path.
