@@ -94,7 +94,7 @@ class Floor(t.NamedTuple):
     possible: float
 
     def __str__(self) -> str:
-        limit = ("%.2f" if self.by == MEDIAN else "%.0f") % self.gbits
+        limit = ("%.3g" if self.by == MEDIAN else "%.0f") % self.gbits
         return "%s Gb/s or more (limited by %s)" % (limit, self.text)
 
 

@@ -262,7 +262,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = Non
         if not floor or any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
         expected = str(floor)
-        reached = ("%.2f Gb/s" if probe.soft else "%.1f Gb/s") % (_measure(probe, "gbits") or 0)
+        reached = ("%.3g Gb/s" if probe.soft else "%.1f Gb/s") % (_measure(probe, "gbits") or 0)
         cause = _PLANES_CAUSE if planes_of(run.port(node, probe.rail)) else CODES["RV853"].cause
         published = published_floors.note(run.reports[node].plan.get("preset"))
         about: Row = {"cause": "; ".join(filter(None, (cause, published)))}
