@@ -175,6 +175,8 @@ def test_objects_of_others_with_our_labels_are_kept_and_named(
         [dict(APPLY, fieldsV1={"f:metadata": APPLY["fieldsV1"]["f:metadata"]}), entry("kubectl-edit")],
         # a kind without spec
         [entry("railyard", "Apply", part="f:data")],
+        # the entry was written in the second before that of the creation, as while a webhook runs
+        [entry("railyard", "Apply", "2026-10-31T23:59:58Z")],
         # servers before 1.18, and what a release applied that had another API version
         [dict(APPLY, time=None, apiVersion="example/v1beta1")],
     ],

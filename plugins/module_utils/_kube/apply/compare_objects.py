@@ -10,13 +10,20 @@ shows which lists are atomic and which keys identify the items of others, so no 
 
 from __future__ import annotations
 
+import calendar
 import json
+import time
 import typing as t
 
 Owned = t.Mapping[str, t.Any]
 
 # Fields that managedFields does not list, because they identify the object.
 _IDENTITY = {"": ("apiVersion", "kind"), "metadata": ("name", "namespace")}
+
+
+# Seconds that an entry of managedFields may be older than its object: the server first writes the entry, then calls the
+# webhooks that change objects, and then sets the time of the creation. Both are whole seconds.
+_WRITTEN_BEFORE = 3
 
 
 class Difference(t.NamedTuple):
@@ -42,17 +49,22 @@ def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Owned:
 def written_by(live: t.Mapping[str, t.Any], manager: str, operation: str = "Apply") -> bool:
     """Return whether a manager wrote fields of this object, and not only of an object that it was copied from.
 
-    An entry of ``managedFields`` that is older than the object was copied with it. False also if nothing is known,
-    because another program removed the entries.
+    An entry of ``managedFields`` that is older than the object, by more than a create takes, was copied with it. False
+    also if nothing is known, because another program removed the entries.
     """
-    created = str(live["metadata"].get("creationTimestamp") or "")
+    created = _seconds(live["metadata"].get("creationTimestamp")) or 0
     return any(
         entry.get("manager") == manager
         and entry.get("operation") == operation
         and not entry.get("subresource")
-        and str(entry.get("time") or created) >= created
+        and (_seconds(entry.get("time")) or created) >= created - _WRITTEN_BEFORE
         for entry in live["metadata"].get("managedFields") or ()
     )
+
+
+def _seconds(moment: t.Any) -> int | None:
+    """Return a time of the API server in seconds since 1970; None without one."""
+    return calendar.timegm(time.strptime(str(moment), "%Y-%m-%dT%H:%M:%SZ")) if moment else None
 
 
 def managers_of(live: t.Mapping[str, t.Any]) -> str:
