@@ -47,8 +47,8 @@ FABRIC += GUESTS
 # Seconds of quiet in which no rail may change its state.
 QUIET = float(os.environ.get("RAILYARD_QUIET", "120"))
 ONE, TWO = NAMES[:2]
-# What hosts.yml would do after the repair of the same fault by hand.
 NETEM, UNSHAPED = "tc qdisc add dev %s root netem ", "tc qdisc del dev %s root"
+# hosts.yml creates the device with this command.
 RXE = "rdma link add rxe_gpu03 type rxe netdev enp3s0"
 
 

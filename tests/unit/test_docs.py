@@ -103,7 +103,7 @@ def _own_paths() -> set[str]:
     services = (installed_agent.SERVICE, installed_health.SERVICE)
     found = {path for each in services for path in (each.program, each.command, each.unit, each.unit_wanted)}
     sources = set((ROOT / "plugins" / "module_utils" / "_node").rglob("*.py"))
-    # its paths are those of the services
+    # it has only parts of the paths above
     for source in sources - {Path(installed_service.__file__).resolve()}:
         texts = (each.value for each in ast.walk(ast.parse(source.read_text())) if isinstance(each, ast.Constant))
         found |= {

@@ -3,7 +3,7 @@
 
 """Services: packed programs that systemd runs. Their files and units, and the subsystem that installs and removes them.
 
-A service is restarted only if it does not run what is installed: its environment has a stamp of that.
+A service is restarted only if it runs another program or unit than the installed: its environment has a stamp of them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PackedService:
         self.name = "railyard-%s.service" % name
         self.unit = "/etc/systemd/system/" + self.name
         self.unit_wanted = "/etc/systemd/system/multi-user.target.wants/" + self.name
-        # Environment variable with a hash of what the service runs: one with another value must be restarted.
+        # Environment variable with a hash of program and unit: a service with another value must be restarted.
         self.stamp = "RAILYARD_%s_STAMP" % name.upper()
         names = {"spec": spec, "program": self.program, "stamp_name": self.stamp}
         self.unit_text = UNIT_TEXT.format(python="{python}", stamp="{stamp}", **names, **unit)
@@ -104,7 +104,7 @@ class InstalledService(Subsystem):
     """An installed service. Its options are :data:`OPTIONS`, and what a subclass adds."""
 
     service: PackedService
-    #: what it is in errors
+    #: its name in errors
     title: str
     #: the remedy of a wrong spec
     spec_remedy: str
@@ -112,7 +112,7 @@ class InstalledService(Subsystem):
     spec_restarts = False
     #: seconds in which a restart ends
     restart_seconds = 120
-    #: further files that are removed with it, and the attributes of their changes
+    #: further files to remove with it, and the attributes of their changes
     own_files: t.Sequence[tuple[str, str]] = ()
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
@@ -170,7 +170,7 @@ class InstalledService(Subsystem):
         return [(self.service.spec, "spec", before, "as planned")]
 
     def _withdrawal(self) -> list[Change]:
-        """Return the changes that remove what the service made outside of its files. The service is stopped then."""
+        """Return the changes that remove what the service wrote outside of its files. They follow its stop."""
         return []
 
     # -- installation -------------------------------------------------------------------------------------------------

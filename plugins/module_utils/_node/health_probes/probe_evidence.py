@@ -177,7 +177,7 @@ class RailEvidence:
         self._interrupted = float("-inf")
 
     def interrupt(self, now: float) -> None:
-        """Note that the link of this port was lost or came back: what is lost around this time is not packet loss."""
+        """Note that the link of this port was lost or came back. Losses at this time do not count as packet loss."""
         self._interrupted = now
 
     def record(self, outcome: Outcome) -> None:
