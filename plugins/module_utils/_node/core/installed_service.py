@@ -94,7 +94,7 @@ class PackedService:
         self.name = "railyard-%s.service" % name
         self.unit = "/etc/systemd/system/" + self.name
         self.unit_wanted = "/etc/systemd/system/multi-user.target.wants/" + self.name
-        # Environment variable with a hash of program and unit: a service with another value must be restarted.
+        # Environment variable with a hash of what needs a restart: program, unit and, with spec_restarts, the spec.
         self.stamp = "RAILYARD_%s_STAMP" % name.upper()
         names = {"spec": spec, "program": self.program, "stamp_name": self.stamp}
         self.unit_text = UNIT_TEXT.format(python="{python}", stamp="{stamp}", **names, **unit)
