@@ -194,9 +194,7 @@ def test_an_unreadable_file_is_a_warning(world: World) -> None:
 
 
 def test_soft_rdma_has_no_baselines(world: World) -> None:
-    for node in world.plans.values():
-        for port in node["ports"]:
-            port["rdma"]["type"] = "rxe"
+    world.use_soft_rdma()
     verdict = world.verdict(VERIFY)
     assert not baselines(verdict.run, verdict.pairs, Site(USE, None, "", (), LATER))
     assert "baselines" not in verdict.run.shown

@@ -264,12 +264,7 @@ def test_what_cannot_be_judged_is_unknown_and_never_a_pass() -> None:
     concurrent.others[NODE] = [{"run": "another", "since": "2026-11-22T10:02:05Z"}]
     assert concurrent.state(concurrent.document()) == ("unknown", "another run measured at the same time")
     soft = Congested()
-    for node in soft.plans.values():
-        for port in node["ports"]:
-            port["rdma"]["type"] = "rxe"
-    for info in soft.infos.values():
-        for row in info["rdma"]:
-            row["type"] = "rxe"
+    soft.use_soft_rdma()
     verdict = soft.document(layers=["reach", "rdma"])
     assert {(row["state"], row["why"]) for row in verdict["congestion"]} == {
         ("unknown", "soft RDMA: shown, not judged")
@@ -324,16 +319,6 @@ def slow_down(world: World, node: str, rails: t.Sequence[str], p99: float, peers
                 row["transfer"].update(p99_us=p99, max_us=2 * p99)
 
 
-def with_soft_rdma(world: World) -> World:
-    for node in world.plans.values():
-        for port in node["ports"]:
-            port["rdma"]["type"] = "rxe"
-    for info in world.infos.values():
-        for row in info["rdma"]:
-            row["type"] = "rxe"
-    return world
-
-
 def test_equal_tails_are_not_reported() -> None:
     verdict = tailed().document()
     assert found(verdict) == [] and len(verdict["tails"]) == 8 * 4
@@ -367,7 +352,8 @@ def test_tails_of_few_pairs_of_soft_rdma_and_beside_another_run_are_not_judged()
     few = tailed(2)
     slow_down(few, NODE, [RAIL], 300.0)
     assert found(few.document()) == []
-    soft = with_soft_rdma(tailed())
+    soft = tailed()
+    soft.use_soft_rdma()
     slow_down(soft, NODE, [RAIL], 300.0)
     assert "tails" not in soft.document(layers=["rdma"])
     assert [row[:3] for row in found(soft.document(layers=["rdma"], soft=True))] == [("RV867", NODE, RAIL)]
@@ -388,7 +374,8 @@ def test_a_few_slow_values_do_not_hide_themselves(values: list[float], slow: int
 
 @pytest.mark.parametrize("share,slow", [(0.33, True), (0.6, False)])
 def test_soft_rdma_far_below_the_median_is_slow_only_with_the_option(share: float, slow: bool) -> None:
-    world = with_soft_rdma(tailed())
+    world = tailed()
+    world.use_soft_rdma()
     for client, rows in world.probes.items():
         for row in rows:
             row["transfer"]["gbits"] = 0.3 * (share if (client, row["rail"]) == (NODE, RAIL) else 1)

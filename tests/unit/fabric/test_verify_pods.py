@@ -362,12 +362,7 @@ def test_only_settings_of_the_provider_are_required() -> None:
     assert found(world) == []
     # with soft RDMA a pod has no device of its own, and cannot be reached by RDMA
     soft = World(plan(4, SHARED))
-    for node in soft.plans.values():
-        for port in node["ports"]:
-            port["rdma"]["type"] = "rxe"
-    for info in soft.infos.values():
-        for device in info["rdma"]:
-            device["type"] = "rxe"
+    soft.use_soft_rdma()
     for probes in soft.pod_probes.values():
         for row in probes:
             row.update(ok=False, transfer=None, error="the other side has no server: it was not started")

@@ -279,6 +279,15 @@ class World:
 
     # -- finding rows --------------------------------------------------------------------------------------------------
 
+    def use_soft_rdma(self) -> None:
+        """Replace the RDMA devices of all nodes with soft ones."""
+        for node in self.plans.values():
+            for port in node["ports"]:
+                port["rdma"]["type"] = "rxe"
+        for info in self.infos.values():
+            for device in info["rdma"]:
+                device["type"] = "rxe"
+
     def port(self, node: str, rail: str) -> Row:
         return next(port for port in self.plans[node]["ports"] if port["rail"] == rail)
 
