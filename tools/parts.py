@@ -33,6 +33,7 @@ OUTPUT = ROOT / "tests" / "output" / "parts"
 SLOWEST = 15
 TAIL = 60
 OUTCOMES = ("passed", "failed", "skipped")
+ENDINGS = (signal.SIGINT, signal.SIGTERM)
 # Niceness of parts that run beside guests. They still get a fifth of a busy processor. Where the scheduler groups
 # processes by session, nice counts only within a session, and the group has a value of its own; see sched(7).
 BESIDE = "5"
@@ -67,6 +68,7 @@ class Part:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a group of processes that can be interrupted as a whole
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS),
             )
 
     def end(self, status: int, processor: float) -> None:
@@ -127,9 +129,12 @@ def _run(lab: t.Sequence[str], others: t.Sequence[str], jobs: int, running: dict
             if len(running) < jobs and not (busy and name in lab):
                 waiting.remove(name)
                 part = Part(name, bool(lab) and name not in lab)
+                # an interruption waits until this part is among those to interrupt
+                signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
                 part.start()
-                print("%s: started" % name, flush=True)
                 running[part.process.pid] = part
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
+                print("%s: started" % name, flush=True)
         pid, status, usage = os.wait3(0)
         if pid in running:
             part = running.pop(pid)
