@@ -391,7 +391,7 @@ groups:
     - One entry per rail of each turn with O(turns[].mode=gather) and O(turns[].mode=write), with C(turn), C(rail),
       C(error) and C(counters), the increases of the counters of O(watched).
     - Of a server, C(clients) have written, and C(lost) are the others with the reason. Of a client, C(gbits) per second
-      to C(peer), with C(remedy) for an error.
+      to C(peer), with C(remedy) for an error, and C(unmeasured) as in RV(results[].transfer).
   returned: with O(mode=collect)
   type: list
   elements: dict
@@ -476,6 +476,7 @@ results:
         - C(gpu) is whether the data was in GPU memory.
         - C(latency_us) is the typical one-way latency in microseconds; null without O(latency). With it, C(p99_us) is
           the 99th percentile, and C(max_us) the greatest.
+        - C(unmeasured) is why a successful transfer has no bandwidth or no latency; empty if it has.
         - C(size) and C(iterations) are the bytes of a message and the number of messages.
       type: dict
       returned: always

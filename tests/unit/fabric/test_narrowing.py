@@ -254,3 +254,11 @@ def test_slow_soft_rdma_is_suspect_only_if_it_is_judged() -> None:
     judged = suspect_results.results(briefs, nodes, None, soft=True)
     assert [each.ends for each in judged if each.bad] == [("n4", "n0")]
     assert not any(each.bad for each in suspect_results.results(briefs, nodes, None))
+
+
+def test_a_transfer_that_was_not_measured_is_no_result() -> None:
+    rows = [
+        {"rail": "gpu01", "peer": "n1", "transfer": {"gbits": None, "error": "", "unmeasured": "a busy node"}},
+        {"rail": "gpu01", "peer": "n2", "transfer": {"gbits": 9.0, "error": "", "unmeasured": "no latency"}},
+    ]
+    assert suspect_results.brief(rows) == [["gpu01", "n2", False, 9.0]]

@@ -203,6 +203,11 @@ HARMS: list[tuple[str, t.Callable[[Congested], t.Any], str, str, str]] = [
         lambda w: [w.written()[name].update(gbits=None, error="exit 1") for name in ("ai-1", "ai-3", "ai-4")],
         *("RV820", NODE, "1 client with a result (exit 1)"),
     ),
+    (
+        "a client was not timed",
+        lambda w: w.written()["ai-4"].update(gbits=None, unmeasured="perftest could not measure the clock"),
+        *("RV820", NODE, "perftest could not measure the clock"),
+    ),
 ]
 
 

@@ -74,6 +74,11 @@ def measured(key: str) -> Harm:
     return probed(change)
 
 
+def not_timed(row: Row) -> None:
+    if row["transfer"]:
+        row["transfer"].update(gbits=None, latency_us=None, unmeasured="perftest could not measure the clock")
+
+
 def not_counted(world: World) -> None:
     world.after[NODE] = {}
 
@@ -130,6 +135,7 @@ HARMS: dict[str, tuple[Harm, str]] = {
     "transfer": (probed(lambda row: row.update(transfer=None)), "rdma"),
     "bandwidth": (measured("gbits"), "rdma"),
     "latency": (measured("latency_us"), "rdma"),
+    "clock of perftest": (probed(not_timed), "rdma"),
     "counters": (not_counted, "rdma"),
     "counters before": (not_counted_before, "rdma"),
     "other run": (other_run, "rdma"),

@@ -128,8 +128,8 @@ class Group:
 def write(turn: Options, channel: Channel, options: Options, system: System, checked: Checked) -> list[Row]:
     """Write to the server of a group on each rail that it asks for.
 
-    :return: for each rail ``turn``, ``rail``, ``peer``, ``gbits`` (None without a result), ``error``, ``remedy`` and
-        ``counters`` (:func:`increases`).
+    :return: for each rail ``turn``, ``rail``, ``peer``, ``gbits`` (None without a result), ``error``, ``remedy``,
+        ``unmeasured`` (:func:`.rail_probe.transfer`) and ``counters`` (:func:`increases`).
     """
     targets = {target["rail"]: target for target in turn["targets"]}
     own, rows = group_options(options), []
@@ -147,7 +147,7 @@ def write(turn: Options, channel: Channel, options: Options, system: System, che
             before = read(system, options, target["rail"])
             done = rail_probe.transfer(target, own, system)
             row: Row = {"turn": turn["turn"], "rail": target["rail"], "peer": turn["partner"]}
-            row.update({key: done[key] for key in ("gbits", "error", "remedy")})
+            row.update({key: done[key] for key in ("gbits", "error", "remedy", "unmeasured")})
             row["counters"] = increases(before, read(system, options, target["rail"]))
             rows.append(row)
             channel.send({"wrote": target["rail"]})

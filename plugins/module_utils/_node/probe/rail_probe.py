@@ -24,6 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_r
 # Sizes of packets, in bytes, for finding the MTU of a path.
 USUAL_MTUS = (576, 1280, 1500, 2044, 4092, 4200, 9000)
 SMALL = 96
+# perftest writes this if other work on the processors made its samples useless. Its report then has no numbers, and it
+# ends with 0 (get_clock.c, and -F in perftest_parameters.c).
+CLOCK = "Correlation coefficient"
+UNMEASURED = "perftest could not measure the clock of the processor, which other work occupies"
 ARP_PATIENCE = 0.5
 # Returns the servers of the partner for these rails.
 Served = t.Callable[[t.Sequence[str]], t.Sequence[Result]]
@@ -34,10 +38,11 @@ def transfer(target: Options, options: Options, system: System) -> Result:
 
     :return: ``gbits`` per second, ``gpu`` (whether the data was in GPU memory on this node), ``gid_index``,
         ``latency_us`` (typical value of half the round trip; None without a latency server), with it the tail
-        (:func:`latency_tail`), and ``error`` with ``remedy`` (both empty after a success). ``size`` and
-        ``iterations`` are the options.
+        (:func:`latency_tail`), and ``error`` with ``remedy`` (both empty after a success). ``unmeasured``: why a
+        successful transfer has no number; empty if it has. ``size`` and ``iterations`` are the options.
     """
-    result: Result = {"gbits": None, "latency_us": None, "gid_index": None, "gpu": False, "error": "", "remedy": ""}
+    result: Result = {"gbits": None, "latency_us": None, "gid_index": None, "gpu": False}
+    result.update(error="", remedy="", unmeasured="")
     result.update({key: int(options[key]) for key in ("size", "iterations")})
     address = str(target.get("meet") or target["address"])
     try:
@@ -61,10 +66,10 @@ def transfer(target: Options, options: Options, system: System) -> Result:
         if done.rc == 0:
             result["gbits"] = bandwidth(system.read(report) if structured else done.out)
     if result["gbits"] is None:
-        result.update(_failure([perftest.PROGRAM, *arguments, *memory], done))
+        result.update(_without_number([perftest.PROGRAM, *arguments, *memory], done))
         if target.get("meet") and probe_rendezvous.failed(done):
             result.update(probe_rendezvous.not_met(str(target["peer"]), address, int(target["port"]), done))
-    elif target.get("latency_port"):
+    if target.get("latency_port") and not result["error"]:
         result.update(_latency(target, arguments, options, system))
     return result
 
@@ -76,10 +81,12 @@ def _latency(target: Options, arguments: t.Sequence[str], options: Options, syst
     typical = latency(done.out) if done.rc == 0 else None
     if typical is not None:
         return {"latency_us": typical, **latency_tail(done.out)}
-    return _failure([perftest.LATENCY, *arguments], done)
+    return _without_number([perftest.LATENCY, *arguments], done)
 
 
-def _failure(argv: t.Sequence[str], done: CommandResult) -> Result:
+def _without_number(argv: t.Sequence[str], done: CommandResult) -> Result:
+    if done.rc == 0 and CLOCK in done.err:
+        return {"unmeasured": UNMEASURED}
     messages = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
     error = "%s ended with %d: %s" % (argv[0], done.rc, messages[0] if messages else "no message")
     return {"error": error, "remedy": "run '%s' by hand between the two nodes" % " ".join(argv)}

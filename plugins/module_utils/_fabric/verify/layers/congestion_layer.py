@@ -128,6 +128,9 @@ def _judge(run: Run, incast: Incast) -> list[str] | None:
         return [SOFT]
     if any(run.reports[node].others for node in incast.nodes):
         return ["another run measured at the same time"]
+    unmeasured = [row["unmeasured"] for row in incast.written.values() if row.get("unmeasured")]
+    if unmeasured:
+        return [str(unmeasured[0])]
     gbits, could = incast.gbits, expected_gbits(run, incast.server, rail)
     if len(gbits) < CLIENTS_MIN:
         return ["%s with a result%s" % (count(len(gbits), "client"), _texts(lost.values()))]

@@ -249,7 +249,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float | None = Non
             _rdma_failure(run, probe, node, peer)
     successful = _alone(run, successful)
     floors = [pair_floors.floor_of(run, probe, share) for probe in successful]
-    unmeasured.speeds(run, successful, floors)
+    unmeasured.speeds(run, successful, floors, soft)
     if soft:
         floors = _with_soft(successful, floors)
     medians = _medians(successful, floors)

@@ -17,6 +17,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     sent,
 )
 
+# What a user can do if other work prevented a measurement.
+IDLE = "run again while the nodes have no other work"
+
 
 def packets(run: Run, probes: t.Iterable[Probe]) -> None:
     """Note packets that were planned and not sent."""
@@ -37,20 +40,26 @@ def transfers(run: Run, probes: t.Iterable[Probe]) -> None:
             run.unknown("rdma", probe.client, probe.rail, "transfer to %s" % probe.server, why, RUN_AGAIN)
 
 
-def speeds(run: Run, probes: t.Iterable[Probe], floors: t.Iterable[Floor | None]) -> None:
-    """Note what was not measured, or cannot be judged, of transfers between hardware."""
+def speeds(run: Run, probes: t.Iterable[Probe], floors: t.Iterable[Floor | None], soft: bool) -> None:
+    """Note what was not measured, or cannot be judged, of transfers.
+
+    :param soft: whether the speed of soft RDMA is judged.
+    """
     for probe, floor in zip(probes, floors):
-        if probe.soft:
+        if probe.soft and not soft:
             continue  # its speed depends on the load of the processors
-        to, none = " to %s" % probe.server, "perftest reported none"
+        to, busy = " to %s" % probe.server, probe.transfer.get("unmeasured")
+        why, remedy = (busy, IDLE) if busy else ("perftest reported none", RUN_AGAIN)
         if probe.transfer.get("gbits") is None:
-            run.unknown("rdma", probe.client, probe.rail, "bandwidth" + to, none, RUN_AGAIN)
-        elif floor is None:
-            why, remedy = "neither nodes nor plan have the speed of its link", "set speed of the profile in fabric.yml"
-            run.unknown("rdma", probe.client, probe.rail, "bandwidth", why, remedy)
+            run.unknown("rdma", probe.client, probe.rail, "bandwidth" + to, why, remedy)
+        elif floor is None and not probe.soft:
+            unplanned = "neither nodes nor plan have the speed of its link"
+            run.unknown(
+                "rdma", probe.client, probe.rail, "bandwidth", unplanned, "set speed of the profile in fabric.yml"
+            )
         if run.thorough and probe.transfer.get("latency_us") is None:
-            remedy = "install ib_write_lat of perftest on both nodes, and run again"
-            run.unknown("rdma", probe.client, probe.rail, "latency" + to, none, remedy)
+            remedy = IDLE if busy else "install ib_write_lat of perftest on both nodes, and run again"
+            run.unknown("rdma", probe.client, probe.rail, "latency" + to, why, remedy)
 
 
 def shared(run: Run, probes: t.Iterable[Probe], nodes: set[str]) -> None:

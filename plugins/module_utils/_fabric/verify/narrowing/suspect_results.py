@@ -32,10 +32,12 @@ Brief = t.List[t.Any]
 
 
 def brief(rows: t.Iterable[Row]) -> list[Brief]:
-    """Return the results of module rail_probe in short."""
+    """Return the results of module rail_probe in short, without transfers that were not measured."""
     found = []
     for row in rows:
         reach, transfer = row.get("reach") or {}, row.get("transfer") or {}
+        if transfer.get("gbits") is None and transfer.get("unmeasured"):
+            continue
         lost = reach.get("sent", 0) > reach.get("received", 0)
         failed = bool(lost or transfer.get("error") or not (reach or transfer))
         found.append([row["rail"], row["peer"], failed, None if failed else transfer.get("gbits")])
