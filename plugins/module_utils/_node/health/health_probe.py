@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probe
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_pace import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_socket import ProbeSocket
 
-# Seconds after which a request without a reply is lost, and seconds until a socket is opened again.
+# Seconds after which a request without a reply is lost, and seconds until a socket is checked or opened again.
 LOST_AFTER, OPEN_AGAIN = 1.0, 5.0
 
 
@@ -94,8 +94,11 @@ class RailProber:
 
     def _opened(self, now: float) -> ProbeSocket | None:
         """Return the socket. It is opened again after the interface was created again."""
-        if self._socket and self._socket.stale():
-            self.close()
+        if self._socket and (now >= self._open_at or self._carrier_changes is None):
+            self._open_at = now + OPEN_AGAIN
+            if self._socket.stale():
+                self.close()
+                self._open_at = now
         if self._socket is None and now >= self._open_at and self._partners:
             self._open_at = now + OPEN_AGAIN
             self.problem = ""

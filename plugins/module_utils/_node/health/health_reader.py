@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
     Unread,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_spec import Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.kept_files import KeptFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import bond_messages, link_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
@@ -43,21 +44,33 @@ RDMA_COUNTERS = frozenset(name for row in THRESHOLDS.values() if row.where == RD
 
 
 class RailReader:
-    """Reads one rail. An object belongs to one thread."""
+    """Reads one rail. An object belongs to one thread at a time."""
 
     def __init__(self, system: System, rail: Rail) -> None:
         self._system = system
         self._rail = rail
+        self._attributes = KeptFiles(system)
+        self._kernel: Rtnetlink | None = None
+        # address -> the files of its GID, with their contents
+        self._gid_files: dict[str, dict[str, str | None]] = {}
         # (directory of counters, identity of the device) -> the names in it
         self._names: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def read(self) -> Observed | Unread:
         """Return the rail as observed, without LLDP neighbours. Never raises :class:`.RailyardError`."""
         try:
-            with Rtnetlink() as kernel:
-                return self._read(kernel)
+            self._kernel = self._kernel or Rtnetlink()
+            return self._read(self._kernel)
         except RailyardError as error:
+            self.close()
             return Unread("%s: %s" % (error.place, error.message), error.remedy or DMESG)
+
+    def close(self) -> None:
+        """Close files and the connection to the kernel. :meth:`read` opens them again."""
+        self._attributes.close()
+        if self._kernel:
+            self._kernel.close()
+            self._kernel = None
 
     def _read(self, kernel: Rtnetlink) -> Observed | Unread:
         rail, system = self._rail, self._system
@@ -105,10 +118,11 @@ class RailReader:
         return self._netdev(link, partners) if link else None
 
     def _netdev(self, link: Link, partners: t.Mapping[str, str | None] | None = None) -> Netdev:
-        system, place = self._system, NET % link.name
-        counters = {name: system.read_int("%s/statistics/%s" % (place, name)) for name in NETDEV_COUNTERS}
-        counters["carrier_changes"] = system.read_int(place + "/carrier_changes")
-        speed = system.read_int(place + "/speed") if link.carrier else None
+        attributes, place = self._attributes, NET % link.name
+        attributes.follow(place, link.ifindex)
+        counters = {name: attributes.read_int("%s/statistics/%s" % (place, name)) for name in NETDEV_COUNTERS}
+        counters["carrier_changes"] = attributes.read_int(place + "/carrier_changes")
+        speed = attributes.read_int(place + "/speed") if link.carrier else None
         member = bond_messages.member(link.member) if partners is not None and link.member else {}
         return Netdev(
             name=link.name,
@@ -162,6 +176,7 @@ class RailReader:
             identity = os.stat(system.path(place + "/")).st_ino
         except OSError:
             return None, own[0] if own else None
+        self._attributes.follow(place, identity)
         ports = {
             int(number): self._port("%s/ports/%s" % (place, number))
             for number in system.listdir(place + "/ports")
@@ -173,22 +188,22 @@ class RailReader:
             identity,
             pci_functions.of_rdma_device(system, name),
             ports,
-            frozenset(filter(None, (system.read(each) for each in names))),
+            frozenset(filter(None, (self._attributes.read(each) for each in names))),
             self._gids(name),
         )
         return device, None
 
     def _port(self, place: str) -> RdmaPort:
-        system = self._system
+        attributes = self._attributes
         # such as "4: ACTIVE", "5: LinkUp" and "400 Gb/sec (4X NDR)"
-        state = system.read(place + "/state")
+        state = attributes.read(place + "/state")
         if state is None:
             raise RailyardError("the state of the port cannot be read", place + "/state", DMESG)
-        physical, rate = system.read(place + "/phys_state") or "", (system.read(place + "/rate") or "").split()
+        physical, rate = attributes.read(place + "/phys_state") or "", (attributes.read(place + "/rate") or "").split()
         counters: dict[str, int] = {}
         for directory in ("%s/counters" % place, "%s/hw_counters" % place):
             for name in self._counters(directory):
-                value = system.read_int("%s/%s" % (directory, name))
+                value = attributes.read_int("%s/%s" % (directory, name))
                 if value is not None:
                     counters[name] = value
         return RdmaPort(_after_colon(state), _after_colon(physical), _number(rate[0]) if rate else None, counters)
@@ -210,14 +225,24 @@ class RailReader:
         rail = self._rail
         if not rail.addresses or not rail.rdma or rail.link_layer != "ethernet" or rail.rdma_type == "siw":
             return None
-        missing, found = set(rail.addresses), set()
+        if set(self._gid_files) != set(rail.addresses) or not all(map(self._unchanged, self._gid_files.values())):
+            self._find_gids(device)
+        return frozenset(self._gid_files)
+
+    def _find_gids(self, device: str) -> None:
+        """Search the tables, which may have 1,024 entries, for the addresses of the plan."""
+        missing, self._gid_files = set(self._rail.addresses), {}
         for row in gids.from_sysfs(self._system, device, GID_GAP):
             if row["address"] in missing and row["type"] == "RoCE v2":
                 missing.discard(row["address"])
-                found.add(row["address"])
+                port = "%s/ports/%d" % (DEVICE % device, row["port"])
+                places = ("%s/gids/%d" % (port, row["index"]), "%s/gid_attrs/types/%d" % (port, row["index"]))
+                self._gid_files[row["address"]] = {place: self._attributes.read(place) for place in places}
                 if not missing:
                     break
-        return frozenset(found)
+
+    def _unchanged(self, files: t.Mapping[str, str | None]) -> bool:
+        return all(self._attributes.read(place) == text for place, text in files.items())
 
 
 def _after_colon(text: str) -> str:

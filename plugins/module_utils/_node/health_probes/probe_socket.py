@@ -10,8 +10,11 @@ reply of a planned partner to a request of this socket: a flood of other packets
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import io
+import os
 import secrets
 import socket
 import struct
@@ -48,6 +51,8 @@ _NOT_SENT = (errno.EAGAIN, errno.ENOBUFS, errno.EMSGSIZE, errno.EINTR)
 _LOAD_WORD, _LOAD_WORD_X, _LOAD_HALF_X = 0x20, 0x40, 0x48
 _LOAD_HEADER_X, _SET_X = 0xB1, 0x01
 _EQUAL, _RETURN = 0x15, 0x06
+# An echo request or reply: type, code, checksum, identifier, sequence number. A time: seconds and nanoseconds.
+_ECHO, _TIME = struct.Struct("!BBHHH"), struct.Struct("=qq")
 # From here on, offsets count from the network header (SKF_NET_OFF).
 _NETWORK = 0xFFF00000
 
@@ -81,6 +86,7 @@ class ProbeSocket:
         family = self._ip.family
         # as the kernel writes them
         self._addresses = [socket.inet_ntop(family, socket.inet_pton(family, address)) for address in partners]
+        self._places = [(address, 0) for address in self._addresses]
         self._numbers = {address: number for number, address in enumerate(self._addresses)}
         self._identifier = secrets.randbelow(0x10000)
         self._token = secrets.token_bytes(_TOKEN)
@@ -90,11 +96,15 @@ class ProbeSocket:
         self._sums = [checksum(self._request(payload, 0, 0)) for payload in self._payloads]
         self._index = socket.if_nametoindex(netdev)
         self._netdev = netdev
+        # stays open, because it is read every second; the kernel answers ENODEV after the interface was removed
+        self._changes: io.FileIO | None = None
+        with contextlib.suppress(OSError):
+            self._changes = io.FileIO("/sys/class/net/%s/carrier_changes" % netdev)
         self._socket = socket.socket(self._ip.family, socket.SOCK_RAW | socket.SOCK_CLOEXEC, self._ip.protocol)
         try:
             self._configure(netdev, source, traffic_class)
         except BaseException:
-            self._socket.close()
+            self.close()
             raise
 
     def _configure(self, netdev: str, source: str, traffic_class: int) -> None:
@@ -115,6 +125,8 @@ class ProbeSocket:
 
     def close(self) -> None:
         self._socket.close()
+        if self._changes:
+            self._changes.close()
 
     def stale(self) -> bool:
         """Return whether the interface was removed, or another has its name now."""
@@ -126,8 +138,7 @@ class ProbeSocket:
     def carrier_changes(self) -> int | None:
         """Return how often the link of the interface was lost or came back; None if the kernel does not show it."""
         try:
-            with open("/sys/class/net/%s/carrier_changes" % self._netdev) as stream:
-                return int(stream.read(32))
+            return int(os.pread(self._changes.fileno(), 32, 0)) if self._changes else None
         except (OSError, ValueError):
             return None
 
@@ -142,7 +153,7 @@ class ProbeSocket:
         request = self._request(self._payloads[full], sequence, _with(self._sums[full], sequence))
         now = time.time_ns()
         try:
-            self._socket.sendto(request, (self._addresses[partner], 0))
+            self._socket.sendto(request, self._places[partner])
         except OSError as error:
             if error.errno in _NOT_SENT:
                 return None
@@ -163,27 +174,30 @@ class ProbeSocket:
         return replies
 
     def _request(self, payload: bytes, sequence: int, total: int) -> bytes:
-        return struct.pack("!BBHHH", self._ip.request, 0, total, self._identifier, sequence) + payload
+        return _ECHO.pack(self._ip.request, 0, total, self._identifier, sequence) + payload
 
     def _reply(self, data: bytes, rows: t.Iterable[tuple[int, int, bytes]], sender: str) -> Reply | None:
         """Return the reply in a packet; None if no partner sent it. Packets from before the filter are here."""
         start = 0 if self._ip is IPV6 else (data[0] & 0x0F) * 4 if data else 0
-        partner = self._numbers.get(sender.partition("%")[0])
-        if partner is None or len(data) < start + 8 + _TOKEN:
+        partner = self._numbers.get(sender)
+        if partner is None:
+            # the zone of a link-local address follows it
+            partner = self._numbers.get(sender.partition("%")[0])
+        end = start + _ECHO.size + _TOKEN
+        if partner is None or len(data) < end or data[start + _ECHO.size : end] != self._token:
             return None
-        kind, code, _sum, identifier, sequence = struct.unpack_from("!BBHHH", data, start)
-        token = data[start + 8 : start + 8 + _TOKEN]
-        if (kind, code, identifier, token) != (self._ip.reply, 0, self._identifier, self._token):
+        kind, code, _sum, identifier, sequence = _ECHO.unpack_from(data, start)
+        if (kind, code, identifier) != (self._ip.reply, 0, self._identifier):
             return None
-        arrived, traffic_class = time.time_ns(), 0
+        arrived, traffic_class = 0, 0
         for level, name, value in rows:
-            if (level, name) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS) and len(value) == 16:
-                seconds, nanoseconds = struct.unpack("=qq", value)
+            if name == _SO_TIMESTAMPNS and level == socket.SOL_SOCKET and len(value) == 16:
+                seconds, nanoseconds = _TIME.unpack(value)
                 arrived = seconds * 1000000000 + nanoseconds
             elif level == self._ip.level and name in (socket.IP_TOS, socket.IPV6_TCLASS) and value:
                 # IPv4: one byte; IPv6: an integer in the order of this machine
-                traffic_class = int.from_bytes(value, "little" if len(value) == 1 else _ORDER)
-        return Reply(partner, sequence, arrived, traffic_class & _ECN == _CE)
+                traffic_class = value[0] if len(value) == 1 else int.from_bytes(value, _ORDER)
+        return Reply(partner, sequence, arrived or time.time_ns(), traffic_class & _ECN == _CE)
 
 
 _ORDER: t.Any = "little" if struct.pack("=H", 1) == b"\1\0" else "big"

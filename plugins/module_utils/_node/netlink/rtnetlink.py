@@ -10,6 +10,7 @@ the kernel's ``include/uapi/linux/{rtnetlink,if_addr,fib_rules,neighbour}.h``.
 from __future__ import annotations
 
 import errno
+import functools
 import ipaddress
 import socket
 import struct
@@ -230,14 +231,15 @@ class Rtnetlink:
             if error.errno == errno.ENODEV:
                 return None
             raise
-        return decode_link(answer)
+        # VFs are rows that callers may change
+        return decode_link(answer) if vfs else _decode_link_again(answer)
 
     def addresses(self, most: int | None = None, index: int = 0) -> list[Address]:
         """Return all IPv4 and IPv6 addresses, or those of the interface ``index``. Raises :class:`NetlinkError`."""
         request = ADDRESS_HEADER.pack(0, 0, 0, 0, index)
         if index:
             self._sock.check_strictly()
-        found = (decode_address(payload) for payload in self._dump(RTM_GETADDR, request, most))
+        found = (_decode_address_again(payload) for payload in self._dump(RTM_GETADDR, request, most))
         return [address for address in found if address and index in (0, address.ifindex)]
 
     def routes(self, version: int, most: int | None = None) -> list[Route]:
@@ -479,6 +481,11 @@ def encode_rule(rule: Rule) -> bytes:
     if rule.oif:
         payload += codec.string(FRA_OIFNAME, rule.oif)
     return payload
+
+
+# A service reads the same links and addresses every few seconds, mostly without a change in between.
+_decode_link_again = functools.lru_cache(maxsize=64)(decode_link)
+_decode_address_again = functools.lru_cache(maxsize=256)(decode_address)
 
 
 def _extension_filter(vfs: bool) -> int:
