@@ -18,9 +18,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_rules import Fact
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_spec import HealthSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_state import Row
-from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_judge import ProbeFinding
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_judge import (
+    LOSS,
+    PATH_MTU,
+    ProbeFinding,
+    ProbeVerdict,
+)
 
 _UNANSWERED = "RV894"
+# The share of the quiet time after which findings about lost packets end. The probes end them only after packets have
+# passed for a while: small ones for seconds, or one of the planned MTU, which rarely leaves.
+_SHARE = 1 / 6
 
 
 class ProbePart(HealthPart):
@@ -52,17 +60,11 @@ class ProbePart(HealthPart):
                 self._start(self._spec)
             remedy = "run 'journalctl -u railyard-health', and report the message"
             raise RailyardError("the probes ended, and were started again: %s" % text, self.name, remedy)
-        if self._prober is None:
+        if self._prober is None or self._spec is None:
             return {}
         with self._lock:
             verdicts = self._prober.verdicts(time.monotonic())
-        return {
-            rail: [
-                *([Fact(_UNANSWERED, _what(rail), "replies of partners", verdict.unknown)] if verdict.unknown else []),
-                *(_fact(rail, each) for each in verdict.findings),
-            ]
-            for rail, verdict in verdicts.items()
-        }
+        return {rail: facts_of(rail, verdict, self._spec.quiet) for rail, verdict in verdicts.items()}
 
     def rows(self) -> t.Mapping[str, Row]:
         if self._prober is None:
@@ -100,12 +102,22 @@ class ProbePart(HealthPart):
             self._error = repr(error)
 
 
+def facts_of(rail: str, verdict: ProbeVerdict, quiet: float) -> list[Fact]:
+    """Return the verdict of the probes of a rail as differences. ``quiet``: seconds, of the spec."""
+    found = [_fact(rail, each, quiet) for each in verdict.findings]
+    if verdict.unknown:
+        found.insert(0, Fact(_UNANSWERED, _what(rail), "replies of partners", verdict.unknown))
+    return found
+
+
 def _what(rail: str) -> str:
     return "probes of %s" % rail
 
 
-def _fact(rail: str, finding: ProbeFinding) -> Fact:
+def _fact(rail: str, finding: ProbeFinding, quiet: float) -> Fact:
     fact = Fact(finding.code, _what(rail), finding.expected, finding.found, peer=finding.peer)
+    if finding.code in (LOSS, PATH_MTU):
+        fact = fact._replace(quiet=_SHARE * quiet)
     if finding.peer is None:
         return fact
     cause = "the port of %s, its cable or its leaf port: other partners are not affected" % finding.peer

@@ -34,10 +34,14 @@ _LOSSY_FROM = 12.0
 _BY_CHANCE = 0.01
 # The share of losses at partners other than the worst from which on this node is the cause.
 _ELSEWHERE = 0.2
-# A lossy path is healthy again after this many seconds without loss, and after this many replies: three times as many
+# A lossy path is healthy again after this many seconds without loss, and after this many replies: five times as many
 # as it took to lose one packet, within limits.
 QUIET = 15.0
-_FEWEST_CLEAN, _MOST_CLEAN = 60, 400
+_FEWEST_CLEAN, _MOST_CLEAN = 100, 400
+# A path that becomes lossy again within this many seconds needs twice as much of both, up to this many times: a small
+# loss that lasts looks healthy by chance from time to time.
+_RELAPSE = 1200.0
+_MOST_RELAPSES = 4
 
 
 class Outcome(t.NamedTuple):
@@ -80,13 +84,16 @@ class Loss:
         self.share = 1.0
         self.last_loss = 0.0
         self.clean = 0
+        # how often the path became lossy again
+        self.relapses = 0
 
     def reply(self, partner: int) -> None:
         self.clean += 1
-        self.score = max(0.0, self.score + _OF_REPLY)
+        if self.score > 0:
+            self.score = max(0.0, self.score + _OF_REPLY)
         if self.score or self.named:
             self.counts.setdefault(partner, [0, 0])[1] += 1
-        else:
+        elif self.counts:
             self.counts.clear()
 
     def loss(self, partner: int, time: float) -> None:
@@ -117,10 +124,14 @@ class Loss:
 
     def needed(self) -> int:
         """Return the replies without loss after which a lossy path is healthy again."""
-        return round(min(max(3 / self.share, _FEWEST_CLEAN), _MOST_CLEAN))
+        return round(min(max(5 / self.share, _FEWEST_CLEAN), _MOST_CLEAN)) << self.relapses
+
+    def is_quiet(self, now: float) -> bool:
+        """Return whether no packet was lost for as many seconds as a healthy path needs."""
+        return now - self.last_loss >= QUIET * (1 << self.relapses)
 
     def over(self, now: float) -> bool:
-        return now - self.last_loss >= QUIET and self.clean >= self.needed()
+        return self.is_quiet(now) and self.clean >= self.needed()
 
 
 class Partner:
@@ -172,8 +183,10 @@ class RailEvidence:
         self.loss = Loss()
         self.samples: collections.deque[Sample] = collections.deque()
         # minute -> [requests, of which lost]
-        self._minutes: dict[int, list[int]] = {}
+        self._minutes: dict[float, list[int]] = {}
         self._last_batch = -1
+        # partner, or -1 for several -> when its path was healthy again, and how often it had become lossy again
+        self._ended: dict[int, tuple[float, int]] = {}
         self._interrupted = float("-inf")
 
     def interrupt(self, now: float) -> None:
@@ -195,10 +208,11 @@ class RailEvidence:
             self.samples.popleft()
 
     def _count(self, outcome: Outcome) -> None:
-        minute = int(outcome.sent // 60)
-        if minute not in self._minutes:
+        minute = outcome.sent // 60
+        row = self._minutes.get(minute)
+        if row is None:
             self._minutes = {each: row for each, row in self._minutes.items() if each > minute - _MINUTES}
-        row = self._minutes.setdefault(minute, [0, 0])
+            row = self._minutes[minute] = [0, 0]
         row[0] += 1
         row[1] += outcome.round_trip is None
 
@@ -238,14 +252,14 @@ class RailEvidence:
         partner.lost_last = outcome.sent
 
     def _replied(self, partner: Partner, outcome: Outcome, round_trip: float) -> None:
-        lost = partner.full_lost if outcome.full else partner.lost
         test = partner.loss or self.loss
-        since = partner.full_lost_since if outcome.full else partner.lost_since
-        brief = (outcome.full or outcome.sent - since < _OUTAGE) and self._interrupted < since
-        # what several partners lost at the same time was lost once
-        if lost and brief and (outcome.burst or outcome.batch != self._last_batch):
-            self._last_batch = outcome.batch
-            test.loss(outcome.partner, since)
+        if partner.full_lost if outcome.full else partner.lost:
+            since = partner.full_lost_since if outcome.full else partner.lost_since
+            brief = (outcome.full or outcome.sent - since < _OUTAGE) and self._interrupted < since
+            # what several partners lost at the same time was lost once
+            if brief and (outcome.burst or outcome.batch != self._last_batch):
+                self._last_batch = outcome.batch
+                test.loss(outcome.partner, since)
         test.reply(outcome.partner)
         if outcome.full:
             if partner.full_lost >= FULL_LOST:
@@ -260,17 +274,21 @@ class RailEvidence:
         """Draw the conclusions about loss: who loses packets, and who does no longer."""
         if self.loss.named:
             if self.loss.over(now):
+                self._ended[-1] = (now, self.loss.relapses)
                 self.loss = Loss()
         else:
             cause = self.loss.cause(len(self.partners) == 1)
-            if cause == -1:
-                self.loss.named = True
-            elif cause is not None:
-                found = self.partners[cause].loss = self.loss
+            if cause is not None:
+                ended, relapses = self._ended.get(cause, (float("-inf"), 0))
+                found = self.loss
                 found.named = True
-                self.loss = Loss()
-        for partner in self.partners:
+                found.relapses = min(relapses + 1, _MOST_RELAPSES) if now - ended < _RELAPSE else 0
+                if cause >= 0:
+                    self.partners[cause].loss = found
+                    self.loss = Loss()
+        for number, partner in enumerate(self.partners):
             if partner.loss and partner.loss.over(now):
+                self._ended[number] = (now, partner.loss.relapses)
                 partner.loss = None
 
     def _ask_again(self) -> None:

@@ -9,7 +9,6 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health_probes.probe_evidence import (
     FULL_LOST,
-    QUIET,
     Loss,
     Partner,
     RailEvidence,
@@ -33,6 +32,8 @@ _SUSPECTS, _WITNESSES = 2, 2
 _AROUND, _VLAN, _SMALLEST = 18, 4, 64
 # Bytes of a small request with its IP header.
 _SMALL = {False: 46, True: 56}
+# How many times as many requests a partner gets that has to show that it is healthy as the others together.
+_MOSTLY = 3
 # Full-size packets in a turn that measure again what a lost one showed.
 _REPEATED = 2
 
@@ -65,8 +66,9 @@ class Pace:
         own = rate / 2
         self.full_every = max(FULL_EVERY, self.full_bits / (_FULL_SHARE * own))
         self._refill = _BURST_SHARE * own
-        # small requests per second
+        # small requests per second, and without full-size requests
         self.small_rate = (own - self.full_bits / self.full_every - self._refill) / self.small_bits
+        self._measuring_rate = (own - self._refill) / self.small_bits
         self._burst_bits = _BURST_BITS
         self._credit = 0.0
         self._next = 0
@@ -131,12 +133,19 @@ class Pace:
         return requests
 
     def _regular(self, now: float, passed: float, active: t.Sequence[int]) -> list[Request]:
-        self._credit = min(self._credit + passed * self.small_rate, 2 * self.small_rate + 1)
+        # most requests go to a partner that has to show that it does not lose packets any more
+        unclear = [number for number in self._unclear(now) if number in active][:1]
+        evidence = self._evidence
+        measuring = bool(unclear) or (evidence.loss.named and _unclear(evidence.loss, now))
+        rate = self.small_rate
+        if measuring and self._full_at is not None and not any(each.full_lost for each in evidence.partners):
+            # small requests take the share of the full-size ones
+            self._full_at = now + self.full_every
+            rate = self._measuring_rate
+        self._credit = min(self._credit + passed * rate, 2 * rate + 1)
         count = int(self._credit)
         self._credit -= count
-        # half of the requests go to a partner that has to show that it does not lose packets any more
-        unclear = [number for number in self._unclear(now) if number in active][:1]
-        chosen = [*active, *unclear * (len(active) - 2)]
+        chosen = [*active, *unclear * _MOSTLY * len(active)]
         requests = [self._in_turn(chosen) for _packet in range(count)]
         if self._full_at is None:
             self._full_at = now + self.full_every / 4
@@ -151,18 +160,19 @@ class Pace:
     def _full_size(self, answering: t.Sequence[int]) -> list[Request]:
         """Return the regular full-size request, to the partner that had none for the longest time.
 
-        Another one goes to a partner that lost them, to see when they pass again.
+        A partner that lost them gets one each time, to see when they pass again: another one, or else this one.
         """
         partners = self._evidence.partners
-        order = sorted(answering, key=lambda each: self._full_sent.get(each, 0))
-        bad = [each for each in order if partners[each].full_lost and each != order[0]][:1]
-        if self._burst_bits < self.full_bits:
-            bad = []
-        self._burst_bits -= len(bad) * self.full_bits
-        for each in (order[0], *bad):
+        chosen = sorted(answering, key=lambda each: self._full_sent.get(each, 0))
+        bad = next((each for each in chosen if partners[each].full_lost), chosen[0])
+        chosen = [chosen[0], *([bad] if bad != chosen[0] else [])]
+        if len(chosen) > 1 and self._burst_bits < self.full_bits:
+            chosen = [bad]
+        self._burst_bits -= (len(chosen) - 1) * self.full_bits
+        for each in chosen:
             self._next += 1
             self._full_sent[each] = self._next
-        return [Request(each, full=True) for each in (order[0], *bad)]
+        return [Request(each, full=True) for each in chosen]
 
     def _repeated(self, answering: t.Sequence[int]) -> list[Request]:
         """Return full-size requests that show whether one was lost by its size, and whether others pass."""
@@ -190,4 +200,4 @@ def _full_since(partner: Partner, time: float) -> bool:
 
 def _unclear(loss: Loss, now: float) -> bool:
     """Return whether a lossy path was without loss for a while, but not for long enough to be healthy."""
-    return now - loss.last_loss >= QUIET and loss.clean < loss.needed()
+    return loss.is_quiet(now) and loss.clean < loss.needed()
