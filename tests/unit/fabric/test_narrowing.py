@@ -256,7 +256,7 @@ def test_slow_soft_rdma_is_suspect_only_if_it_is_judged() -> None:
     assert not any(each.bad for each in suspect_results.results(briefs, nodes, None))
 
 
-def test_a_transfer_that_was_not_measured_is_no_result() -> None:
+def test_a_transfer_that_was_not_measured_is_left_out() -> None:
     rows = [
         {"rail": "gpu01", "peer": "n1", "transfer": {"gbits": None, "error": "", "unmeasured": "a busy node"}},
         {"rail": "gpu01", "peer": "n2", "transfer": {"gbits": 9.0, "error": "", "unmeasured": "no latency"}},

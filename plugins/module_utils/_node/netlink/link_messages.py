@@ -10,6 +10,7 @@ Source: the kernel's ``include/uapi/linux/if_link.h``.
 
 from __future__ import annotations
 
+import functools
 import struct
 import typing as t
 
@@ -163,6 +164,10 @@ def decode_link(payload: bytes) -> Link:
         settings={name: codec.number(held[code]) for name, code in SETTINGS.items() if code in held},
         xdp=codec.number_in(codec.table(held.get(IFLA_XDP, b"")), IFLA_XDP_ATTACHED) or 0,
     )
+
+
+# For services, which read the same links every few seconds. Not for links with VFs, whose rows callers may change.
+decode_known_link = functools.lru_cache(maxsize=64)(decode_link)
 
 
 def identity(link: Link) -> Row:

@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
     LINK_HEADER,
     XDP_MODES,
     Link,
+    decode_known_link,
     decode_link,
     encode_kind,
     encode_link,
@@ -231,15 +232,14 @@ class Rtnetlink:
             if error.errno == errno.ENODEV:
                 return None
             raise
-        # VFs are rows that callers may change
-        return decode_link(answer) if vfs else _decode_link_again(answer)
+        return decode_link(answer) if vfs else decode_known_link(answer)
 
     def addresses(self, most: int | None = None, index: int = 0) -> list[Address]:
         """Return all IPv4 and IPv6 addresses, or those of the interface ``index``. Raises :class:`NetlinkError`."""
         request = ADDRESS_HEADER.pack(0, 0, 0, 0, index)
         if index:
             self._sock.check_strictly()
-        found = (_decode_address_again(payload) for payload in self._dump(RTM_GETADDR, request, most))
+        found = map(decode_address, self._dump(RTM_GETADDR, request, most))
         return [address for address in found if address and index in (0, address.ifindex)]
 
     def routes(self, version: int, most: int | None = None) -> list[Route]:
@@ -251,8 +251,7 @@ class Rtnetlink:
     def rules(self, version: int, most: int | None = None) -> list[Rule]:
         """Return the policy rules of IP ``version``. Raises :class:`NetlinkError`."""
         request = RULE_HEADER.pack(family(version), 0, 0, 0, 0, 0, 0)
-        found = (decode_rule(payload) for payload in self._dump(RTM_GETRULE, request, most))
-        return [rule for rule in found if rule]
+        return [rule for rule in map(decode_rule, self._dump(RTM_GETRULE, request, most)) if rule]
 
     def hardware_addresses(self, index: int) -> list[bytes]:
         """Return the hardware addresses in an interface's receive filter, including those of interfaces built on it."""
@@ -388,6 +387,7 @@ class Rtnetlink:
                 raise
 
 
+@functools.lru_cache(maxsize=256)
 def decode_address(payload: bytes) -> Address | None:
     kind, prefix, short_flags, scope, index = ADDRESS_HEADER.unpack_from(payload)
     held = codec.table(payload[ADDRESS_HEADER.size :])
@@ -481,11 +481,6 @@ def encode_rule(rule: Rule) -> bytes:
     if rule.oif:
         payload += codec.string(FRA_OIFNAME, rule.oif)
     return payload
-
-
-# A service reads the same links and addresses every few seconds, mostly without a change in between.
-_decode_link_again = functools.lru_cache(maxsize=64)(decode_link)
-_decode_address_again = functools.lru_cache(maxsize=256)(decode_address)
 
 
 def _extension_filter(vfs: bool) -> int:
