@@ -22,7 +22,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.nar
     LEAF,
     PATH,
     PORT,
+    PORTS,
     RAIL,
+    RECEIVES,
+    SENDS,
     Cause,
     Result,
     find,
@@ -34,13 +37,17 @@ UNIT, ROUNDS = 32, 8
 
 
 class Fault(t.NamedTuple):
-    """A fault on ``rails``: ``what`` is a node, a leaf or two leaves, and ``rate`` the part of its tests that fail."""
+    """A fault on ``rails``: ``what`` is a node, a leaf or two leaves, and ``rate`` the part of its tests that fail.
+
+    ``slow``: whether they are too slow, and do not fail.
+    """
 
     name: str
     kind: str
     rails: tuple[str, ...]
     what: t.Any
     rate: float
+    slow: bool = False
 
 
 class Figures(t.NamedTuple):
@@ -85,18 +92,27 @@ class Fabric:
         return {
             "bad cable": Fault(name, PORT, (rail,), node, 1.0),
             "cable that loses 3 of 4 tests": Fault(name, PORT, (rail,), node, 0.75),
-            "slow node": Fault(name, PORT, RAILS, node, 1.0),
+            "slow node": Fault(name, PORT, RAILS, node, 1.0, True),
+            "port that sends slowly": Fault(name, SENDS, (rail,), node, 1.0, True),
+            "port that receives slowly": Fault(name, RECEIVES, (rail,), node, 1.0, True),
             "dead leaf": Fault(name, LEAF, (rail,), leaf, 1.0),
             "lossy leaf, 3 of 10 tests": Fault(name, LEAF, (rail,), leaf, 0.3),
             # of one leaf, where it is the whole plane
-            "plane at half speed": Fault(name, RAIL, (rail,), None, 1.0)
+            "plane at half speed": Fault(name, RAIL, (rail,), None, 1.0, True)
             if len(units) > 1
-            else Fault(name, LEAF, (rail,), leaf, 1.0),
+            else Fault(name, LEAF, (rail,), leaf, 1.0, True),
         }[name]
 
 
 # HARD: faults that make each of their tests fail.
-HARD = ("bad cable", "slow node", "dead leaf", "plane at half speed")
+HARD = (
+    "bad cable",
+    "slow node",
+    "port that sends slowly",
+    "port that receives slowly",
+    "dead leaf",
+    "plane at half speed",
+)
 SOFT = ("cable that loses 3 of 4 tests", "lossy leaf, 3 of 10 tests", "misrouted link of two leaves")
 
 
@@ -107,6 +123,8 @@ def _is_over(fabric: Fabric, fault: Fault, rail: str, ends: tuple[str, str]) -> 
     leaves = [fabric.leaves[node, rail] for node in ends]
     if fault.kind == PATH:
         return leaves[0] != leaves[1] and tuple(sorted(leaves)) == fault.what
+    if fault.kind in (SENDS, RECEIVES):
+        return bool(fault.what == ends[fault.kind == RECEIVES])
     return fault.kind == RAIL or fault.what in (*ends, *leaves[0], *leaves[1])
 
 
@@ -117,12 +135,12 @@ class Tester:
         self._fabric, self._faults, self._seed, self._noise = fabric, faults, seed, noise
 
     def result(self, rail: str, ends: tuple[str, str]) -> Result:
-        own = [fault.rate for fault in self._faults if _is_over(self._fabric, fault, rail, ends)]
-        rates = [*own, *([self._noise] if self._noise else [])]
-        if any(0 < rate < 1 for rate in rates):
-            random_ = random.Random("%d %s %s" % (self._seed, rail, sorted(ends)))
-            return Result(rail, ends, any(random_.random() < rate for rate in rates))
-        return Result(rail, ends, bool(rates))
+        own = [fault for fault in self._faults if _is_over(self._fabric, fault, rail, ends)]
+        rates = [*(fault.rate for fault in own), *([self._noise] if self._noise else [])]
+        slow = bool(own) and all(fault.slow for fault in own)
+        random_ = random.Random("%d %s %s" % (self._seed, rail, sorted(ends)))
+        bad = any(rate == 1 or random_.random() < rate for rate in rates)
+        return Result(rail, ends, bad, bad and slow)
 
 
 def run(nodes: int, names: t.Sequence[str], seed: int, noise: float = 0.0, rounds: int = ROUNDS) -> Figures:
@@ -135,13 +153,16 @@ def run(nodes: int, names: t.Sequence[str], seed: int, noise: float = 0.0, round
     faults = [fabric.fault(name, random_) for name in names]
     tester = Tester(fabric, faults, seed, noise)
     first = probe_pairs.rounds(fabric.nodes, rounds, fabric.units)
-    results = [tester.result(rail, (one, other)) for each in first for one, other in each for rail in RAILS]
+    results = [tester.result(rail, (client, server)) for each in first for server, client in each for rail in RAILS]
     tests, turns = len(results), len(first)
     for batch in range(further_rounds.BATCHES):
         further = further_rounds.rounds(results, fabric.leaves, batch)
         turns += len(further)
         results += [
-            tester.result(rail, (one, other)) for each in further for one, other, rails in each for rail in rails
+            tester.result(rail, (client, server))
+            for each in further
+            for server, client, rails in each
+            for rail in rails
         ]
     return _figures(fabric, faults, results, tests, turns)
 
@@ -152,7 +173,7 @@ def all_pairs(nodes: int, names: t.Sequence[str], seed: int) -> Figures:
     faults = [fabric.fault(name, random_) for name in names]
     tester = Tester(fabric, faults, seed, 0.0)
     rounds = probe_pairs.rounds(fabric.nodes, nodes)
-    results = [tester.result(rail, (one, other)) for each in rounds for one, other in each for rail in RAILS]
+    results = [tester.result(rail, (client, server)) for each in rounds for server, client in each for rail in RAILS]
     return _figures(fabric, faults, results, len(results), len(rounds))
 
 
@@ -192,7 +213,7 @@ def _figures(
 def _what(cause: Cause) -> t.Any:
     if cause.kind == PATH:
         return tuple(sorted(cause.leaves))
-    return cause.node if cause.kind == PORT else cause.leaves[0] if cause.kind == LEAF else None
+    return cause.node if cause.kind in PORTS else cause.leaves[0] if cause.kind == LEAF else None
 
 
 def _row(nodes: int, name: str, runs: t.Sequence[Figures]) -> None:

@@ -22,6 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.nar
     PATH,
     PORT,
     RAIL,
+    RECEIVES,
+    SENDS,
     Place,
     Result,
     find,
@@ -167,6 +169,24 @@ def test_all_pairs_give_the_same_causes_with_many_more_tests() -> None:
         assert few.tests + few.further < whole.tests / 6
 
 
+@pytest.mark.parametrize(("kind", "node"), [(SENDS, "n2"), (RECEIVES, "n1")])
+def test_direction_of_a_slow_port_is_found_between_three_nodes(kind: str, node: str) -> None:
+    """With one transfer per pair, the slow one could be of either node."""
+
+    def result(client: str, server: str) -> Result:
+        slow = node == (client if kind == SENDS else server)
+        return Result(GPU, (client, server), slow, slow)
+
+    leaves: dict[Place, tuple[str, ...]] = {("n%d" % number, GPU): ("leaf-1",) for number in (1, 2, 3)}
+    results = [result("n3", "n2"), result("n1", "n3"), result("n2", "n1")]
+    assert find(results, leaves).causes == []
+    further = further_rounds.rounds(results, leaves)
+    assert sorted(pair for each in further for pair in each) == [("n1", "n3", [GPU]), ("n3", "n2", [GPU])]
+    results += [result(client, server) for each in further for server, client, _rails in each]
+    (cause,) = find(results, leaves).causes
+    assert (cause.kind, cause.node) == (kind, node)
+
+
 # -- the verdict -------------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +257,16 @@ def test_a_port_is_named_with_the_partners_that_show_it() -> None:
     (failure,) = made.document()["failures"]
     assert (failure["code"], failure["node"], failure["peer"]) == ("RV801", "ai-2-1", None)
     assert "; with ai-" in failure["cause"] and failure["cause"].endswith("it fails, and they succeed with others")
+
+
+def test_a_port_that_is_slow_in_one_direction_is_named_with_the_direction() -> None:
+    made = world()
+    for row in made.probes["ai-2-1"]:
+        if row["rail"] == "gpu03":
+            row["transfer"] = dict(row["transfer"], gbits=90.0)
+    document = made.document()
+    assert {(row["code"], row["node"], row["peer"]) for row in document["failures"]} == {("RV853", "ai-2-1", None)}
+    assert "it is slow when it sends, and they succeed with others" in document["failures"][0]["cause"]
 
 
 def test_a_pair_of_nodes_that_others_clear_names_neither() -> None:

@@ -14,8 +14,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.narrowing.fault_causes import (
     LEAF,
     PATH,
-    PORT,
+    PORTS,
     RAIL,
+    RECEIVES,
+    SENDS,
     Cause,
     Place,
     Result,
@@ -32,6 +34,7 @@ _CODES = {
     "rdma": {PATH: "RV881", LEAF: "RV882", RAIL: "RV883"},
 }
 FAILS, SLOW = "fails", "is slow"
+_WHEN = {SENDS: " when it sends", RECEIVES: " when it receives"}
 # The number of nodes that a line names.
 _NAMED = 3
 
@@ -44,15 +47,17 @@ def report(run: Run, layer: str, bad: t.Sequence[Probe], good: t.Sequence[Probe]
     :param bad, good: the failed and successful probes of the layer.
     :param fault: what the failed ones show, :data:`FAILS` or :data:`SLOW`.
     """
-    results = {Result(each.rail, each.nodes, failed): each for failed in (True, False) for each in (good, bad)[failed]}
+    results = {Result(each.rail, each.nodes, False): each for each in good}
+    results.update({Result(each.rail, each.nodes, True, fault == SLOW): each for each in bad})
     leaves = {(node, each.rail): leaves_of(run.port(node, each.rail)) for each in (*bad, *good) for node in each.nodes}
     succeeds = {(node, each.rail) for each in good for node in each.nodes}
     left = {key: each for key, each in results.items() if key.bad}
     for cause in find(results, leaves).causes if bad else ():
-        if cause.kind == PORT:
+        if cause.kind in PORTS:
             partners = [node for node in cause.partners() if (node, cause.rail) in succeeds]
-            text = "with %s it %s, and they succeed with others"
-            run.evidence[layer, str(cause.node), cause.rail] = text % (first_of(partners, _NAMED), fault)
+            how = fault + _WHEN.get(cause.kind, "")
+            text = "with %s it %s, and they succeed with others" % (first_of(partners, _NAMED), how)
+            run.evidence[layer, str(cause.node), cause.rail] = text
             continue
         gbits = [float(results[each].transfer.get("gbits") or 0) for each in cause.bad] if fault == SLOW else []
         _fail(run, layer, cause, leaves, succeeds, gbits)

@@ -8,6 +8,8 @@ evidence is the logarithm of how much more likely their results are with the cau
 its tests fail at the rate that they show. Each kind of cause has a price, so that one failed test names nothing, and a
 leaf is named instead of all of its ports. A cause that some paths or packets have, such as one of several links between
 two leaves, does not have to fail in each test.
+
+A slow transfer shows one direction, so a port can be the cause only of the transfers that it sends or receives.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import Leaves
 
 PORT, PATH, LEAF, RAIL = "port", "path", "leaf", "rail"
+# A port that is slow in one direction.
+SENDS, RECEIVES = "sends", "receives"
+PORTS = (SENDS, RECEIVES, PORT)
 # Kind of a cause -> its price. Finer kinds come first.
-_PRICES = {PORT: 6.5, PATH: 7.0, LEAF: 8.0, RAIL: 9.0}
+_PRICES = {SENDS: 6.6, RECEIVES: 6.6, PORT: 6.5, PATH: 7.0, LEAF: 8.0, RAIL: 9.0}
 # The rate of failed tests without a cause, and the highest rate with one.
 _NOISE, _CERTAIN = 0.002, 0.98
 # The least difference of evidence between a cause and another one that explains the same failed tests.
@@ -27,23 +32,28 @@ _MARGIN = 2.0
 # The least number of failed ports of a leaf, of failed nodes of a path at each end, and of nodes of a rail.
 _LEAF_PORTS, _PATH_NODES, _RAIL_NODES = 3, 2, 4
 # The least part of failed tests of a port, leaf and rail.
-_RATES = {PORT: 0.5, PATH: 0.0, LEAF: 0.15, RAIL: 0.5}
+_RATES = {SENDS: 0.5, RECEIVES: 0.5, PORT: 0.5, PATH: 0.0, LEAF: 0.15, RAIL: 0.5}
 
 Place = t.Tuple[str, str]
 
 
 class Result(t.NamedTuple):
-    """The result of one test of a rail between two nodes. ``bad``: failed, or too slow."""
+    """The result of one test of a rail between two nodes.
+
+    :param ends: the client and the server. :param bad: whether it failed, or was too slow.
+    :param slow: whether it is bad only because data from the client to the server was too slow.
+    """
 
     rail: str
     ends: tuple[str, str]
     bad: bool
+    slow: bool = False
 
 
 class Cause(t.NamedTuple):
     """What explains failed tests of a rail.
 
-    :param node: of a port.
+    :param node: of a port, also of one direction of it.
     :param leaves: the leaves of a port or leaf; of a path, both ends, each as in :data:`Leaves`.
     :param bad, good: the failed and the successful tests over it.
     """
@@ -123,6 +133,8 @@ class _Rail:
         if test not in self._keys:
             one, other = (self._leaves.get((node, self._name), ()) for node in test.ends)
             keys = [_Key(PORT, node) for node in test.ends]
+            if test.slow or not test.bad:
+                keys += [_Key(SENDS, test.ends[0]), _Key(RECEIVES, test.ends[1])]
             if one and other and one != other:
                 keys.append(_Key(PATH, tuple(sorted((one, other)))))
             keys += [_Key(LEAF, leaf) for leaf in dict.fromkeys((*one, *other))]
@@ -133,7 +145,7 @@ class _Rail:
         left = dict.fromkeys(self._bad)
         causes: list[Cause] = []
         for key, own in self._cover(list(left), tuple(_PRICES)):
-            if key.kind == PORT and not self._is_named(key, own):
+            if key.kind in PORTS and not self._is_named(key, own):
                 continue
             causes.append(self._cause(key, own))
             for test in own.bad:
@@ -216,7 +228,7 @@ class _Rail:
 
     def _cause(self, key: _Key, own: _Sum) -> Cause:
         leaves: tuple[t.Any, ...] = key.what if key.kind == PATH else ()
-        if key.kind == PORT:
+        if key.kind in PORTS:
             leaves = self._leaves.get((key.what, self._name), ())
         elif key.kind == LEAF:
             # ports with several planes have several leaves, which the same tests used
@@ -226,6 +238,5 @@ class _Rail:
                 for other in self._keys_of(own.bad[0])
                 if other.kind == LEAF and self._over[other] == own_tests
             )
-        return Cause(
-            key.kind, self._name, key.what if key.kind == PORT else None, leaves, tuple(own.bad), tuple(own.good)
-        )
+        node = key.what if key.kind in PORTS else None
+        return Cause(key.kind, self._name, node, leaves, tuple(own.bad), tuple(own.good))

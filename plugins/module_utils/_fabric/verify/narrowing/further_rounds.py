@@ -5,7 +5,9 @@
 
 Each end of such a test gets partners that work: one on its own leaf and others on other leaves, unless earlier tests
 clear it. If the ends have different leaves, other nodes of these leaves test the path between them. A pair that was
-tested is not tested again. The number of tests grows with the number of failures, and not with the number of nodes.
+tested is not tested again. After a slow transfer, the ends keep their direction: the client sends to other nodes, and
+the server receives from others, also from those that were tested in the other direction. The number of tests grows with
+the number of failures, and not with the number of nodes.
 """
 
 from __future__ import annotations
@@ -39,16 +41,24 @@ def rounds(results: t.Sequence[Result], leaves: t.Mapping[Place, Leaves], batch:
     :param results: of all earlier rounds. Their nodes are the partners.
     :param batch: the number of the batch, from 0. Later ones test paths more often.
     """
-    suspects: dict[frozenset[str], list[str]] = {}
+    suspects: dict[frozenset[str], list[Result]] = {}
     for result in find(results, leaves).unexplained:
-        suspects.setdefault(frozenset(result.ends), []).append(result.rail)
+        suspects.setdefault(frozenset(result.ends), []).append(result)
     if not suspects:
         return []
     partners = _Partners(results, leaves)
-    for ends, rails in list(suspects.items())[:PAIRS]:
-        for rail in rails:
-            partners.narrow(rail, sorted(ends), _PATH << batch)
+    for failed in list(suspects.values())[:PAIRS]:
+        for result in failed:
+            partners.narrow(result, _PATH << batch)
     return _in_rounds(partners.chosen)
+
+
+class _End(t.NamedTuple):
+    """The port of a failed test. ``sends``: whether only the direction from or to it is tested; None: either."""
+
+    node: str
+    rail: str
+    sends: bool | None
 
 
 class _Partners:
@@ -56,76 +66,91 @@ class _Partners:
 
     def __init__(self, results: t.Sequence[Result], leaves: t.Mapping[Place, Leaves]) -> None:
         self._leaves = leaves
-        self._tested = {(result.rail, frozenset(result.ends)) for result in results}
-        self._counts: dict[Place, collections.Counter[bool]] = {}
+        # rail, client and server
+        self._tested = {(result.rail, *result.ends) for result in results}
+        self._counts: dict[_End, collections.Counter[bool]] = {}
         for result in results:
-            for node in result.ends:
-                self._counts.setdefault((node, result.rail), collections.Counter())[result.bad] += 1
+            for place, node in enumerate(result.ends):
+                for sends in (None, place == 0):
+                    end = _End(node, result.rail, sends)
+                    self._counts.setdefault(end, collections.Counter())[result.bad] += 1
         # rail -> leaves -> nodes, in the order of the results
         self._good: dict[str, dict[Leaves, dict[str, None]]] = {}
         for result in results:
             for node in result.ends:
-                if not self._counts[node, result.rail][True]:
+                if not self._counts[_End(node, result.rail, None)][True]:
                     of_rail = self._good.setdefault(result.rail, {})
                     of_rail.setdefault(self._of(node, result.rail), {})[node] = None
         self._busy: dict[str, int] = {}
         self._narrowed: set[t.Any] = set()
+        # server and client -> rails
         self.chosen: dict[tuple[str, str], list[str]] = {}
 
     def _of(self, node: str, rail: str) -> Leaves:
         return self._leaves.get((node, rail), ())
 
-    def narrow(self, rail: str, ends: t.Sequence[str], paths: int) -> None:
+    def narrow(self, failed: Result, paths: int) -> None:
         """Choose the tests of both ends of a failed test, and of the path between them."""
+        rail = failed.rail
         good = self._good.get(rail, {})
-        own = [self._of(node, rail) for node in ends]
-        for node, leaves in zip(ends, own):
-            if (node, rail) in self._narrowed:
+        own = [self._of(node, rail) for node in failed.ends]
+        for place, (node, leaves) in enumerate(zip(failed.ends, own)):
+            end = _End(node, rail, place == 0 if failed.slow else None)
+            if end in self._narrowed:
                 continue
-            self._narrowed.add((node, rail))
-            if self._cleared(node, rail):
+            self._narrowed.add(end)
+            if self._cleared(end):
                 continue
             others = [list(nodes) for each, nodes in good.items() if each not in own]
-            chosen = self._choose(rail, node, others, _OTHER)
-            self._choose(rail, node, [list(good.get(leaves, ()))], _SAME + _OTHER - chosen)
-        if own[0] != own[1] and all(own) and (rail, *own) not in self._narrowed:
-            self._narrowed.add((rail, *own))
-            self._choose_path(rail, own, paths)
+            chosen = self._choose(end, others, _OTHER)
+            self._choose(end, [list(good.get(leaves, ()))], _SAME + _OTHER - chosen)
+        path = tuple(own if failed.slow else sorted(own))
+        if own[0] != own[1] and all(own) and (rail, path) not in self._narrowed:
+            self._narrowed.add((rail, path))
+            self._choose_path(failed, path, paths)
 
-    def _cleared(self, node: str, rail: str) -> bool:
+    def _cleared(self, end: _End) -> bool:
         """Return whether a port works with so many partners that it is not the cause."""
-        counts = self._counts[node, rail]
+        counts = self._counts[end]
         return counts[False] >= _CLEARED * counts[True]
 
-    def _choose(self, rail: str, node: str, groups: t.Sequence[t.Sequence[str]], count: int) -> int:
-        """Choose partners of a node, from different groups if possible. Return their number."""
+    def _choose(self, end: _End, groups: t.Sequence[t.Sequence[str]], count: int) -> int:
+        """Choose partners of a port, from different groups if possible. Return their number."""
         ranked: list[tuple[int, int, str]] = []
         for group in groups:
-            free = sorted((self._busy.get(each, 0), each) for each in group if self._is_new(rail, node, each))
+            free = sorted((self._busy.get(each, 0), each) for each in group if self._is_new(end, each))
             ranked += [(place, *each) for place, each in enumerate(free[:count])]
         for _place, _busy, each in sorted(ranked)[:count]:
-            self._add(rail, node, each)
+            self._add(end, each)
         return min(count, len(ranked))
 
-    def _choose_path(self, rail: str, ends: t.Sequence[Leaves], count: int) -> None:
-        """Choose pairs between the working nodes of two leaves, each node once if possible."""
-        one, other = (list(self._good.get(rail, {}).get(leaves, ())) for leaves in ends)
+    def _choose_path(self, failed: Result, ends: t.Sequence[Leaves], count: int) -> None:
+        """Choose pairs between the working nodes of two leaves, each node once if possible.
+
+        :param ends: the leaves of the client and the server, if only the direction between them is tested.
+        """
+        one, other = (list(self._good.get(failed.rail, {}).get(leaves, ())) for leaves in ends)
         for shift in range(len(other)):
             for place, node in enumerate(one):
-                partner = other[(place + shift) % len(other)]
-                if count and self._is_new(rail, node, partner):
-                    self._add(rail, node, partner)
+                end, partner = _End(node, failed.rail, failed.slow or None), other[(place + shift) % len(other)]
+                if count and self._is_new(end, partner):
+                    self._add(end, partner)
                     count -= 1
                 elif not count:
                     return
 
-    def _is_new(self, rail: str, node: str, partner: str) -> bool:
-        return node != partner and (rail, frozenset((node, partner))) not in self._tested
+    def _is_new(self, end: _End, partner: str) -> bool:
+        sent, received = (end.rail, end.node, partner), (end.rail, partner, end.node)
+        ways = [sent, received] if end.sends is None else [sent if end.sends else received]
+        return end.node != partner and not self._tested.intersection(ways)
 
-    def _add(self, rail: str, node: str, partner: str) -> None:
-        self._tested.add((rail, frozenset((node, partner))))
-        ends = (node, partner) if (partner, node) not in self.chosen else (partner, node)
-        self.chosen.setdefault(ends, []).append(rail)
+    def _add(self, end: _End, partner: str) -> None:
+        ends = (end.node, partner)
+        if end.sends or (end.sends is None and ends[::-1] in self.chosen):
+            ends = ends[::-1]
+        server, client = ends
+        self._tested.add((end.rail, client, server))
+        self.chosen.setdefault(ends, []).append(end.rail)
         for each in ends:
             self._busy[each] = self._busy.get(each, 0) + 1
 

@@ -82,5 +82,5 @@ def results(
             speed = min(filter(None, planned), default=0)
             least = SOFT_SHARE if speed == _SOFT else share or _SHARE
             slow = gbits < least * max(speed, usual.get(speed, 0))
-        found.append(Result(rail, ends, failed or slow))
+        found.append(Result(rail, ends, failed or slow, slow))
     return found
