@@ -21,6 +21,7 @@ from lab import cli
 from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
 from tests.integration.faults import GUESTS, cable
+from tests.integration.health_states import STATE, HealthStates
 from tests.integration.modules import Row
 
 pytestmark = pytest.mark.lab
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.lab
 TAG = "before-health"
 NAMES = ("node-1", "node-2", "node-3")
 RAILS = ("gpu01", "gpu02", "gpu03", "gpu04")
-STATE = "/run/railyard/health/state.json"
 FABRIC = """
 plugin: railyard.fabric.rails
 fabric:
@@ -99,11 +99,11 @@ FAULTS = [
 ]
 
 
-class Health:
+class Health(HealthStates):
     """The nodes with a fabric file that enables the health service."""
 
     def __init__(self, node: t.Callable[[str], Node], place: Path) -> None:
-        self.nodes = {name: node(name) for name in NAMES}
+        super().__init__({name: node(name) for name in NAMES})
         self.inventory = place / "inventory"
         self.inventory.mkdir()
         (self.inventory / "fabric.yml").write_text(FABRIC)
@@ -120,36 +120,6 @@ class Health:
         else:
             for words in action:
                 cable(*words)
-
-    def state(self, name: str) -> Row:
-        """Return the state that the service of a node has written, when it has read everything once."""
-        row: Row = json.loads(self.nodes[name].until("grep -q '\"ready\": *true' %s && cat %s" % (STATE, STATE)))
-        return row
-
-    def rails(self, name: str) -> dict[str, Row]:
-        return {row["rail"]: row for row in self.state(name)["rails"]}
-
-    def wait(self, condition: t.Callable[[], bool], what: str) -> float:
-        """Wait some minutes until a condition is true. Return the seconds that it took."""
-        began = time.monotonic()
-        while not condition():
-            seconds = time.monotonic() - began
-            assert seconds < 600, "%s: %s" % (what, self.lines())
-            time.sleep(0.5)
-        return time.monotonic() - began
-
-    def lines(self) -> list[str]:
-        """Return the rails that are not healthy, with their findings."""
-        rows = [(name, row) for name in NAMES for row in self.rails(name).values()]
-        return [
-            "%s %s %s: %s"
-            % (name, row["rail"], row["state"], [(f["code"], f["found"], f["peer"]) for f in row["findings"]])
-            for name, row in rows
-            if row["state"] != "pass" or row["degraded"] or row["findings"]
-        ]
-
-    def healthy(self) -> bool:
-        return not self.lines()
 
     def names(self, fault: Fault) -> bool:
         """Return whether the fault is named on its own rail."""

@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from tests.integration.conftest import ROOT, Node
 from tests.integration.faults import cable
+from tests.integration.health_states import HealthStates
 from tests.integration.layouts import CARRIERS, NO_CARRIER, ONE, TWO, Layout, prepared
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -150,3 +151,39 @@ def test_a_reboot_restores_rails_with_planes(planes: Layout) -> None:
     planes.reboot()
     assert planes.failures(DRIFT) == []
     assert planes.failures() == []
+
+
+def test_health_service_names_lost_planes_until_they_are_back(planes: Layout) -> None:
+    """If a NIC spreads its packets, the rail is degraded; a plane with its own network is down."""
+    fabric = planes.inventory / "fabric.yml"
+    fabric.write_text(PLANES + "\nhealth: {enabled: true, probe: {}}\n")
+    done = planes.play("hosts.yml", "--skip-tags", "agent")
+    assert done.returncode == 0, done.stdout[-4000:]
+    service = HealthStates(planes.nodes)
+    service.wait(service.healthy, "healthy")
+
+    def findings(rail: str) -> set[tuple[str, int | None]]:
+        return {(each["code"], each["plane"]) for each in service.rails(ONE)[rail]["findings"]}
+
+    for port in ("node-1:1", "node-1:6"):
+        cable("cut", port)
+    try:
+        named = service.wait(
+            lambda: ("RV422", 1) in findings("gpu01") and ("RV402", None) in findings("gpu03p2"), "not named"
+        )
+        rails = {name: service.rails(name) for name in (ONE, TWO)}
+        check = planes.nodes[ONE].run("railyard-health check >/dev/null; echo $?")
+    finally:
+        repair(planes)
+    ended = service.wait(service.healthy, "not ended")
+    print("half of the planes: named after %.1f s, ended after %.1f s" % (named, ended))
+    own = rails[ONE]["gpu01"]
+    assert (own["state"], own["degraded"], [each["state"] for each in own["planes"]]) == (
+        "pass",
+        True,
+        ["fail", "pass"],
+    )
+    assert (rails[ONE]["gpu03p2"]["state"], check.strip()) == ("fail", "1")
+    # other rails are not reported; the partner only names the plane whose network is its own
+    assert {rail for row in rails.values() for rail, each in row.items() if each["findings"]} <= {"gpu01", "gpu03p2"}
+    assert rails[TWO]["gpu01"]["state"] == "pass"
