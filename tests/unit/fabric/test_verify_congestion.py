@@ -307,9 +307,9 @@ def test_a_rail_that_failed_before_is_not_judged_again() -> None:
 # -- tails -------------------------------------------------------------------------------------------------------------
 
 
-def tailed(nodes: int = 8) -> World:
+def tailed(nodes: int = 8, rounds: int = 8) -> World:
     """A fabric in which 99 % of messages need at most 2.1 us."""
-    world = World(plan(nodes), rounds=8)
+    world = World(plan(nodes), rounds=rounds)
     for place, rows in enumerate(world.probes.values()):
         for row in rows:
             row["transfer"].update(p99_us=2.0 + place % 3 * 0.05, max_us=4.0)
@@ -354,7 +354,7 @@ def test_noise_is_not_reported(p99: float) -> None:
 
 
 def test_tails_of_few_pairs_of_soft_rdma_and_beside_another_run_are_not_judged() -> None:
-    few = tailed(2)
+    few = tailed(2, rounds=1)
     slow_down(few, NODE, [RAIL], 300.0)
     assert found(few.document()) == []
     soft = tailed()

@@ -18,8 +18,8 @@ _BLOCK = 8
 def rounds(nodes: t.Sequence[str], most: int, leaves: t.Mapping[str, t.Hashable] | None = None) -> list[list[Pair]]:
     """Return at most ``most`` rounds of ``[server, client]`` pairs of ``nodes``.
 
-    All pairs of n nodes take n - 1 rounds, or n rounds if n is odd (one node then rests in each). If that is more than
-    ``most``, the first two rounds are taken, and others that are evenly spread over the rest. The first two rounds link
+    All pairs of n nodes take n - 1 rounds, or n rounds if n is odd (one node then rests in each). Two nodes take two
+    rounds, because a transfer shows only the direction from the client to the server. If that is more than ``most``, the first two rounds are taken, and others that are evenly spread over the rest. The first two rounds link
     every node to every other through a chain of pairs, so that two separate parts of a network cannot both pass.
 
     With at least ``2 * most`` nodes, each pair has a node of one group and a later node of another, and the groups
@@ -49,7 +49,8 @@ def rounds(nodes: t.Sequence[str], most: int, leaves: t.Mapping[str, t.Hashable]
         seats.append(None)
     if len(seats) >= 2 * most:
         return _rounds_of_leaves(seats, most, leaves) if len(first) > 1 else _rounds_of_groups(seats, most)
-    return [_round(seats, number, turn) for turn, number in enumerate(_chosen(len(seats) - 1, most))]
+    numbers = [0, 0][:most] if len(seats) == 2 else _chosen(len(seats) - 1, most)
+    return [_round(seats, number, turn) for turn, number in enumerate(numbers)]
 
 
 def _chosen(total: int, most: int) -> list[int]:
