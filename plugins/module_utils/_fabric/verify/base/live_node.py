@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
@@ -22,17 +23,22 @@ class Live:
 
     def __init__(self, info: t.Mapping[str, t.Any]) -> None:
         self.info = info
-        self.nics: list[Row] = list(info.get("nics") or ())
+        self.nics: t.Sequence[Row] = info.get("nics") or ()
         # bonds, VLANs and other interfaces above NICs
-        self.interfaces: list[Row] = list(info.get("interfaces") or ())
-        rdma: list[Row] = list(info.get("rdma") or ())
-        # sub-devices for management datagrams are not devices of rails
-        self.rdma = [row for row in rdma if not row.get("parent")]
-        self.sub_devices = [row for row in rdma if row.get("parent")]
+        self.interfaces: t.Sequence[Row] = info.get("interfaces") or ()
         ip = info.get("ip") or {}
-        self.addresses: list[Row] = list(ip.get("addresses") or ())
-        self.routes: list[Row] = list(ip.get("routes") or ())
-        self.rules: list[Row] = list(ip.get("rules") or ())
+        self.addresses: t.Sequence[Row] = ip.get("addresses") or ()
+        self.routes: t.Sequence[Row] = ip.get("routes") or ()
+        self.rules: t.Sequence[Row] = ip.get("rules") or ()
+
+    @functools.cached_property
+    def rdma(self) -> list[Row]:
+        """Return the ports of RDMA devices, without sub-devices for management datagrams."""
+        return [row for row in self.info.get("rdma") or () if not row.get("parent")]
+
+    @functools.cached_property
+    def sub_devices(self) -> list[Row]:
+        return [row for row in self.info.get("rdma") or () if row.get("parent")]
 
     def nic(self, port: t.Mapping[str, t.Any]) -> Row | None:
         """Return the row of a function's netdev. If the function has several netdevs, return the planned one.

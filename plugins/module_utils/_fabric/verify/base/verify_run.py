@@ -195,10 +195,13 @@ class Run:
         self.unknowns: dict[Unknown, None] = {}
         # key -> what a layer adds to the verdict's document
         self.shown: dict[str, t.Any] = {}
+        # client and server, rail, and verify_share -> the floor of the transfer
+        self.floors: dict[tuple[tuple[str, str], str, float | None], t.Any] = {}
         # node and rail -> why traffic has not proven it, unless a failure explains it
         self.untested: dict[tuple[str, str], str] = {}
         # (layer, node, rail) -> how other nodes show that the port of the node fails
         self.evidence: dict[tuple[str, str, str], str] = {}
+        self._ports: dict[str, dict[str, Row]] = {}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}
         # by node and peer, so that a lookup does not take longer with thousands of nodes
         self._failures: dict[str | None, list[Failure]] = {}
@@ -212,8 +215,9 @@ class Run:
 
     def port(self, node: str, rail: str) -> Row:
         """Return the planned port of a node on a rail, which must exist."""
-        ports: list[Row] = self.reports[node].plan["ports"]
-        return next(port for port in ports if port["rail"] == rail)
+        if node not in self._ports:
+            self._ports[node] = {port["rail"]: port for port in self.reports[node].plan["ports"]}
+        return self._ports[node][rail]
 
     def ports(self, layer: str) -> t.Iterator[tuple[NodeReport, Row]]:
         """Return the ports that a layer must check: those without a failure that blocks the layer."""

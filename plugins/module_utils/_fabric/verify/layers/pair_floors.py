@@ -30,6 +30,14 @@ def floor_of(run: Run, probe: Probe, share: float | None = None) -> Floor | None
     """
     if probe.soft:
         return None
+    key = (probe.nodes, probe.rail, share)
+    if key not in run.floors:
+        run.floors[key] = _floor_of(run, probe, share)
+    floor: Floor | None = run.floors[key]
+    return floor
+
+
+def _floor_of(run: Run, probe: Probe, share: float | None) -> Floor | None:
     lost = {
         plane.number
         for node in probe.nodes

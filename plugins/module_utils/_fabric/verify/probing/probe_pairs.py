@@ -19,8 +19,9 @@ def rounds(nodes: t.Sequence[str], most: int, leaves: t.Mapping[str, t.Hashable]
     """Return at most ``most`` rounds of ``[server, client]`` pairs of ``nodes``.
 
     All pairs of n nodes take n - 1 rounds, or n rounds if n is odd (one node then rests in each). Two nodes take two
-    rounds, because a transfer shows only the direction from the client to the server. If that is more than ``most``, the first two rounds are taken, and others that are evenly spread over the rest. The first two rounds link
-    every node to every other through a chain of pairs, so that two separate parts of a network cannot both pass.
+    rounds, because a transfer shows only the direction from the client to the server. If that is more than ``most``,
+    the first two rounds are taken, and others that are evenly spread over the rest. The first two rounds link every
+    node to every other through a chain of pairs, so that two separate parts of a network cannot both pass.
 
     With at least ``2 * most`` nodes, each pair has a node of one group and a later node of another, and the groups
     change sides in each round: a node that probes in one round serves in the next. In two of four rounds the groups are
