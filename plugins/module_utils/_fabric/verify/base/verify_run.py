@@ -202,6 +202,7 @@ class Run:
         # (layer, node, rail) -> how other nodes show that the port of the node fails
         self.evidence: dict[tuple[str, str, str], str] = {}
         self._ports: dict[str, dict[str, Row]] = {}
+        self._devices: dict[tuple[str, str], Row | None] = {}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}
         # by node and peer, so that a lookup does not take longer with thousands of nodes
         self._failures: dict[str | None, list[Failure]] = {}
@@ -218,6 +219,13 @@ class Run:
         if node not in self._ports:
             self._ports[node] = {port["rail"]: port for port in self.reports[node].plan["ports"]}
         return self._ports[node][rail]
+
+    def device(self, node: str, rail: str) -> Row | None:
+        """Return the observed port of the RDMA device of a planned port."""
+        key = (node, rail)
+        if key not in self._devices:
+            self._devices[key] = self.reports[node].live.device(self.port(node, rail))
+        return self._devices[key]
 
     def ports(self, layer: str) -> t.Iterator[tuple[NodeReport, Row]]:
         """Return the ports that a layer must check: those without a failure that blocks the layer."""

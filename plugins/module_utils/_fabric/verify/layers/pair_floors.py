@@ -66,7 +66,7 @@ def _ends(run: Run, node: str, rail: str, lost: t.Collection[int]) -> t.Iterator
     if port["rdma"]["type"] != "hardware" or report.info is None:
         return
     live, planned = report.live, port["expect"]
-    device = live.device(port) or {}
+    device = run.device(node, rail) or {}
     # an InfiniBand device reports the rate of all planes as its own
     planes = () if link_layer_of(run.fabric, port) == INFINIBAND else plane_layer.observe(live, port)
     up = [plane for plane in planes if plane.number not in lost]
@@ -89,7 +89,7 @@ def _transfer(run: Run, probe: Probe) -> Transfer:
     """Return what a probe transferred."""
     client, server = (run.port(node, probe.rail) for node in probe.nodes)
     own: Row = {key: probe.transfer[key] for key in ("size", "iterations") if probe.transfer.get(key)}
-    devices = [run.reports[node].live.device(run.port(node, probe.rail)) or {} for node in probe.nodes]
+    devices = [run.device(node, probe.rail) or {} for node in probe.nodes]
     active = [device["active_mtu"] for device in devices if device.get("active_mtu")]
     return Transfer(
         packet=min(active) if active else packet_data(min(client["mtu"], server["mtu"])),
