@@ -274,7 +274,7 @@ def fails_rdma(world: World) -> None:
 
 
 def no_server(world: World) -> None:
-    for row in world.probes["ai-1"] + world.probes["ai-2"] + world.probes["ai-3"] + world.probes["ai-4"]:
+    for row in [row for rows in world.probes.values() for row in rows]:
         if row["rail"] == RAIL and row["peer"] == NODE:
             row.update(ok=False, transfer=None, error="the other side has no server: ib_write_bw is not installed")
 
@@ -461,6 +461,20 @@ def test_one_fault_is_one_failure(world: World, harm: Harm, code: str, node: str
         if cell == "failed" and name == node
     }
     assert others <= {(node, each) for each in failure["rails"]}
+
+
+@pytest.mark.parametrize(
+    ("harm", "code", "rail"), [(row[1], row[2], row[4]) for row in HARMS], ids=[r[0] for r in HARMS]
+)
+def test_one_fault_is_one_failure_of_two_nodes_that_probe_in_both_directions(
+    harm: Harm, code: str, rail: str | None
+) -> None:
+    world = World(plan(2))
+    assert sorted(world.pairs) == [["ai-1", "ai-2"], ["ai-2", "ai-1"]]
+    harm(world)
+    (failure,) = world.document()["failures"]
+    assert (failure["code"], failure["rail"]) == (code, rail)
+    assert failure["node"] is None or NODE in (failure["node"], failure["peer"])
 
 
 def test_a_cause_names_what_was_seen(world: World) -> None:

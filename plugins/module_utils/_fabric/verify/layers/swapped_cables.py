@@ -27,12 +27,13 @@ def swaps(run: Run, failed: t.Sequence[Probe]) -> None:
         partners.setdefault(each.client, set()).add(each.server)
         partners.setdefault(each.server, set()).add(each.client)
     for probe in failed:
-        place = probe.nodes
+        place, both = probe.nodes, frozenset(probe.nodes)
         for other_rail in answered[(*place, probe.rail)]:
             back = answered.get((*place, other_rail)) or []
-            if probe.rail not in back or (*place, other_rail) in report or (*place, probe.rail) in report:
+            # two nodes probe in both directions
+            if probe.rail not in back or {(both, other_rail), (both, probe.rail)} & report:
                 continue
-            report.update(((*place, probe.rail), (*place, other_rail)))
+            report.update(((both, probe.rail), (both, other_rail)))
             # the node with more failed pairs, or the probing node if the numbers are equal
             node = max(place, key=lambda node: counts[node])
             if run.has("RV702", node, probe.rail):
