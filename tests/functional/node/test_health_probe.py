@@ -266,6 +266,23 @@ def test_congestion_marks(node: LiveNode) -> None:
 
 
 @in_own_namespace
+def test_replies_that_are_not_read_are_counted(node: LiveNode) -> None:
+    """On a node that is so busy that the service does not run."""
+    Fabric(node)
+    rail = ProbeSocket("gpu01", "172.16.0.100", ["172.16.0.101"], MTU)
+    rail._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    for sequence in range(200):
+        rail.send(0, sequence, False)
+    time.sleep(0.5)
+    read = len(rail.receive())
+    # the next packet tells how many were dropped before it
+    rail.send(0, 200, False)
+    wait_for(rail.receive)
+    assert 0 < read < 200 and rail.dropped == 200 - read
+    rail.close()
+
+
+@in_own_namespace
 def test_flood_of_foreign_replies_does_not_reach_the_program(node: LiveNode) -> None:
     fabric = Fabric(node)
     rail = ProbeSocket("gpu01", "172.16.0.100", ["172.16.0.101"], MTU)

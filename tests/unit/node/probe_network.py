@@ -41,6 +41,7 @@ class _Socket:
     def __init__(self, network: Network, rail: str, nodes: t.Sequence[str]) -> None:
         self._network, self._rail, self._nodes = network, rail, nodes
         self._replies: list[Reply] = []
+        self.dropped = 0
 
     def stale(self) -> bool:
         return False

@@ -235,6 +235,19 @@ def test_flapping_link_of_the_node_is_not_packet_loss(seed: int) -> None:
         assert not _names(network.second())
 
 
+def test_replies_that_a_busy_node_loses_itself_are_not_packet_loss() -> None:
+    network = Network(probe_spec(rails=2), 3)
+    network.run(60)
+    socket = network.prober._rails["gpu01"]._socket
+    assert socket
+    for second in range(120):
+        network.fault = lambda rail, _node, busy=second % 3 == 0: Path(lost=0.5) if busy and rail == "gpu01" else None
+        verdicts = network.second()
+        # the kernel reports it with the next reply
+        socket.dropped += second % 3 == 0
+        assert not any(verdict.findings for verdict in verdicts.values())
+
+
 def test_the_only_rail_is_unknown_when_silent() -> None:
     network = Network(probe_spec(rails=1), 2)
     network.run(30)

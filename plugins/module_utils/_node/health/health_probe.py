@@ -63,6 +63,7 @@ class RailProber:
         self._by_sequence: dict[int, _Waiting] = {}
         self._sequence = 0
         self._carrier_changes: int | None = None
+        self._dropped = 0
         # why there are no probes; empty if there are
         self.problem = ""
 
@@ -91,6 +92,7 @@ class RailProber:
         if self._socket:
             self._socket.close()
             self._socket = None
+            self._dropped = 0
 
     def _opened(self, now: float) -> ProbeSocket | None:
         """Return the socket. It is opened again after the interface was created again."""
@@ -125,6 +127,10 @@ class RailProber:
             if waiting and waiting.partner == reply.partner and waiting.round_trip is None:
                 waiting.round_trip = (reply.arrived - waiting.left) / 1000
                 waiting.marked = reply.marked
+        if self._socket and self._socket.dropped != self._dropped:
+            # replies that this node has lost itself, because it is busy
+            self._dropped = self._socket.dropped
+            self.evidence.interrupt(now)
         while self._waiting:
             first = self._waiting[0]
             if first.round_trip is None and now - first.sent < LOST_AFTER:

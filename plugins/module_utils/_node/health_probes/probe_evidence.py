@@ -190,7 +190,9 @@ class RailEvidence:
         self._interrupted = float("-inf")
 
     def interrupt(self, now: float) -> None:
-        """Note that the link of this port was lost or came back. Losses at this time do not count as packet loss."""
+        """Note that the link of this port was lost or came back, or that this node has lost replies. Losses at this
+        time do not count as packet loss.
+        """
         self._interrupted = now
 
     def record(self, outcome: Outcome) -> None:

@@ -31,7 +31,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.icmp
 )
 
 # From linux/socket.h, linux/in.h and linux/in6.h.
-_SO_ATTACH_FILTER, _SO_TIMESTAMPNS = 26, 35
+_SO_ATTACH_FILTER, _SO_RCVBUFFORCE, _SO_TIMESTAMPNS, _SO_RXQ_OVFL = 26, 33, 35, 40
+# Bytes of replies that the kernel keeps for a process that is busy: those of a burst of several seconds.
+_BUFFER = 1 << 20
 _IP_RECVTOS, _IPV6_RECVTCLASS = 13, 66
 # The bits of the traffic class that routers set to 3 under congestion, and the value that allows them to (RFC 3168).
 _ECN, ECT0, _CE = 3, 2, 3
@@ -94,6 +96,8 @@ class ProbeSocket:
         self._payloads = [self._token + bytes(size - _TOKEN) for size in (small, payload_size(mtu, self._ip.headers))]
         # the checksum of a request without its sequence number
         self._sums = [checksum(self._request(payload, 0, 0)) for payload in self._payloads]
+        # replies that the kernel has dropped because the process did not read them
+        self.dropped = 0
         self._index = socket.if_nametoindex(netdev)
         self._netdev = netdev
         # stays open, because it is read every second; the kernel answers ENODEV after the interface was removed
@@ -120,6 +124,9 @@ class ProbeSocket:
             sock.setsockopt(level, socket.IP_TOS, marked)
             sock.setsockopt(level, _IP_RECVTOS, 1)
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode() + b"\0")
         sock.bind((source, 0))
 
@@ -194,6 +201,9 @@ class ProbeSocket:
             if name == _SO_TIMESTAMPNS and level == socket.SOL_SOCKET and len(value) == 16:
                 seconds, nanoseconds = _TIME.unpack(value)
                 arrived = seconds * 1000000000 + nanoseconds
+            elif name == _SO_RXQ_OVFL and level == socket.SOL_SOCKET:
+                # counts from the start of the socket
+                self.dropped = int.from_bytes(value, _ORDER)
             elif level == self._ip.level and name in (socket.IP_TOS, socket.IPV6_TCLASS) and value:
                 # IPv4: one byte; IPv6: an integer in the order of this machine
                 traffic_class = value[0] if len(value) == 1 else int.from_bytes(value, _ORDER)
