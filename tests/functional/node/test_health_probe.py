@@ -275,7 +275,7 @@ def test_replies_that_are_not_read_are_counted(node: LiveNode) -> None:
         rail.send(0, sequence, False)
     time.sleep(0.5)
     read = len(rail.receive())
-    # the next packet tells how many were dropped before it
+    # the next packet shows how many were dropped before it
     rail.send(0, 200, False)
     wait_for(rail.receive)
     assert 0 < read < 200 and rail.dropped == 200 - read
