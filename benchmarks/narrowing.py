@@ -37,9 +37,10 @@ UNIT, ROUNDS = 32, 8
 
 
 class Fault(t.NamedTuple):
-    """A fault on ``rails``: ``what`` is a node, a leaf or two leaves, and ``rate`` the part of its tests that fail.
+    """A fault on ``rails``.
 
-    ``slow``: whether they are too slow, and do not fail.
+    :param what: a node, a leaf or two leaves. :param rate: the share of its tests with a bad result.
+    :param slow: whether a bad result means too slow, and not failed.
     """
 
     name: str

@@ -129,7 +129,7 @@ def _run(lab: t.Sequence[str], others: t.Sequence[str], jobs: int, running: dict
             if len(running) < jobs and not (busy and name in lab):
                 waiting.remove(name)
                 part = Part(name, bool(lab) and name not in lab)
-                # an interruption waits until this part is among those to interrupt
+                # block interruptions until this part is registered
                 signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
                 part.start()
                 running[part.process.pid] = part

@@ -153,8 +153,8 @@ def test_a_reboot_restores_rails_with_planes(planes: Layout) -> None:
     assert planes.failures() == []
 
 
-def test_health_service_names_lost_planes_until_they_are_back(planes: Layout) -> None:
-    """If a NIC spreads its packets, the rail is degraded; a plane with its own network is down."""
+def test_health_service_reports_lost_planes_until_their_repair(planes: Layout) -> None:
+    """A NIC that spreads its packets makes the rail degraded. A plane with its own network fails."""
     fabric = planes.inventory / "fabric.yml"
     fabric.write_text(PLANES + "\nhealth: {enabled: true, probe: {}}\n")
     done = planes.play("hosts.yml", "--skip-tags", "agent")
@@ -184,6 +184,6 @@ def test_health_service_names_lost_planes_until_they_are_back(planes: Layout) ->
         ["fail", "pass"],
     )
     assert (rails[ONE]["gpu03p2"]["state"], check.strip()) == ("fail", "1")
-    # other rails are not reported; the partner only names the plane whose network is its own
+    # the partner may report only the plane with its own network
     assert {rail for row in rails.values() for rail, each in row.items() if each["findings"]} <= {"gpu01", "gpu03p2"}
     assert rails[TWO]["gpu01"]["state"] == "pass"

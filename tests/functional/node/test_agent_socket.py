@@ -271,7 +271,7 @@ def test_too_many_open_files_are_named_as_that(node: LiveNode) -> None:
     served, pod = Served(agents), agents.pod("a")
     request = json.dumps({"do": "attach", "device": "rails-0", "state": pod.state()}).encode()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # files of earlier tests, which the collector would close meanwhile
+    # close the files of earlier tests now, and not while open files are counted
     gc.collect()
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     while os.open(os.devnull, os.O_RDONLY) < highest:

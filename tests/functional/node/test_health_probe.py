@@ -266,8 +266,8 @@ def test_congestion_marks(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_replies_that_are_not_read_are_counted(node: LiveNode) -> None:
-    """On a node that is so busy that the service does not run."""
+def test_unread_replies_that_the_kernel_drops_are_counted(node: LiveNode) -> None:
+    """An overloaded node does not run the service in time."""
     Fabric(node)
     rail = ProbeSocket("gpu01", "172.16.0.100", ["172.16.0.101"], MTU)
     rail._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -170,8 +170,8 @@ def test_all_pairs_give_the_same_causes_with_many_more_tests() -> None:
 
 
 @pytest.mark.parametrize(("kind", "node"), [(SENDS, "n2"), (RECEIVES, "n1")])
-def test_direction_of_a_slow_port_is_found_between_three_nodes(kind: str, node: str) -> None:
-    """With one transfer per pair, the slow one could be of either node."""
+def test_further_rounds_find_the_direction_of_a_slow_port_of_three_nodes(kind: str, node: str) -> None:
+    """One transfer per pair does not distinguish the two nodes of a slow pair."""
 
     def result(client: str, server: str) -> Result:
         slow = node == (client if kind == SENDS else server)
@@ -256,17 +256,18 @@ def test_a_port_is_named_with_the_partners_that_show_it() -> None:
     made.lose("ai-2-1", "gpu03")
     (failure,) = made.document()["failures"]
     assert (failure["code"], failure["node"], failure["peer"]) == ("RV801", "ai-2-1", None)
-    assert "; with ai-" in failure["cause"] and failure["cause"].endswith("it fails, and they succeed with others")
+    assert "; the port fails with ai-" in failure["cause"]
+    assert failure["cause"].endswith(", which succeed with other nodes")
 
 
-def test_a_port_that_is_slow_in_one_direction_is_named_with_the_direction() -> None:
+def test_failure_of_a_port_contains_the_direction_of_slow_transfers() -> None:
     made = world()
     for row in made.probes["ai-2-1"]:
         if row["rail"] == "gpu03":
             row["transfer"] = dict(row["transfer"], gbits=90.0)
     document = made.document()
     assert {(row["code"], row["node"], row["peer"]) for row in document["failures"]} == {("RV853", "ai-2-1", None)}
-    assert "it is slow when it sends, and they succeed with others" in document["failures"][0]["cause"]
+    assert "the port sends slowly to ai-" in document["failures"][0]["cause"]
 
 
 def test_a_pair_of_nodes_that_others_clear_names_neither() -> None:
@@ -286,7 +287,7 @@ def test_slow_soft_rdma_is_suspect_only_if_it_is_judged() -> None:
     assert not any(each.bad for each in suspect_results.results(briefs, nodes, None))
 
 
-def test_a_transfer_that_was_not_measured_is_left_out() -> None:
+def test_narrowing_omits_unmeasured_transfers() -> None:
     rows = [
         {"rail": "gpu01", "peer": "n1", "transfer": {"gbits": None, "error": "", "unmeasured": "a busy node"}},
         {"rail": "gpu01", "peer": "n2", "transfer": {"gbits": 9.0, "error": "", "unmeasured": "no latency"}},

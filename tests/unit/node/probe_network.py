@@ -108,11 +108,11 @@ class Network:
         self.now = end
         return self.prober.verdicts(self.now)
 
-    def seconds_until(self, is_so: t.Callable[[dict[str, ProbeVerdict]], bool], most: float = 600.0) -> float:
+    def seconds_until(self, condition: t.Callable[[dict[str, ProbeVerdict]], bool], most: float = 600.0) -> float:
         """Return the seconds after which the verdicts are so; infinity if they are not in time."""
         began = self.now
         while self.now - began < most:
-            if is_so(self.second()):
+            if condition(self.second()):
                 return self.now - began
         return float("inf")
 

@@ -255,7 +255,7 @@ def test_json_output_is_used_if_the_tool_has_it(perftest: t.Callable[..., tuple[
     assert probe.transfer(target(source="172.16.11.201", port=1), options(), system)["gbits"] == 12.25
 
 
-def test_transfer_that_perftest_could_not_time_is_unmeasured_and_no_error(
+def test_transfer_without_calibrated_clock_is_unmeasured_without_error(
     perftest: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     """As seen on a busy node of the lab with perftest 6.06."""
@@ -264,7 +264,7 @@ def test_transfer_that_perftest_could_not_time_is_unmeasured_and_no_error(
     _runner, system = perftest(CommandResult(0, TABLE.replace("0.032069", "inf"), message))
     result = probe.transfer(given, options(), system)
     assert (result["gbits"], result["latency_us"], result["error"]) == (None, None, "")
-    assert "clock" in result["unmeasured"]
+    assert "processor clock" in result["unmeasured"]
     # the same message of a transfer that failed
     failed = probe.transfer(given, options(), System(str(system.root), Perftest(CommandResult(1, "", message), "")))
     assert failed["error"] and not failed["unmeasured"]

@@ -78,6 +78,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
+def as_int(text: str | None) -> int | None:
+    """Return the number in an attribute; None without one."""
+    try:
+        return None if text is None else int(text, 0)
+    except ValueError:
+        return None
+
+
 class System:
     """One node. Only tests set ``root`` and ``runner``.
 
@@ -126,11 +134,7 @@ class System:
             raise _error("read", error, path, "run the task with become") from None
 
     def read_int(self, path: str) -> int | None:
-        text = self.read(path)
-        try:
-            return None if text is None else int(text, 0)
-        except ValueError:
-            return None
+        return as_int(self.read(path))
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(self.path(path))

@@ -128,7 +128,7 @@ class RailProber:
                 waiting.round_trip = (reply.arrived - waiting.left) / 1000
                 waiting.marked = reply.marked
         if self._socket and self._socket.dropped != self._dropped:
-            # replies that this node has lost itself, because it is busy
+            # the kernel of this node has dropped replies
             self._dropped = self._socket.dropped
             self.evidence.interrupt(now)
         while self._waiting:

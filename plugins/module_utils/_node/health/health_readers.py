@@ -1,9 +1,9 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Observe all rails, one after the other in one thread: threads at the same time would wait for one another.
+"""Observe all rails sequentially in one thread, because parallel threads would wait for one another.
 
-A driver that does not answer delays no other rail: another thread then reads the other rails.
+If a driver does not answer, another thread reads the other rails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RailReaders:
         self._work, self._done = threading.Condition(lock), threading.Condition(lock)
         # rail -> when it was asked, in seconds of the monotonic clock; rails that have answered are not in it
         self._asked: dict[str, float] = {}
-        # those of them that no thread reads yet
+        # rails that were asked and that no thread reads yet
         self._waiting: collections.deque[str] = collections.deque()
         self._answers: dict[str, Observation] = {}
         self._free_threads = 0

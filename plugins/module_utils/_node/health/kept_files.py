@@ -3,9 +3,9 @@
 
 """Attributes of sysfs that are read every few seconds: their files stay open, because opening costs most of a read.
 
-An open file belongs to one device. If the driver was loaded again, the kernel answers ENODEV, and the file of the new
-device is opened. If a device was renamed, the file follows it, and not the name: callers note the change by
-:meth:`KeptFiles.follow`.
+An open file belongs to one device. After a reload of the driver, the kernel returns ENODEV, and :class:`KeptFiles`
+opens the file of the new device. After a rename, the file still belongs to the renamed device: callers report the
+change with :meth:`KeptFiles.follow`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import io
 import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System, as_int
 
 # Files of one rail that stay open. Others are opened for each read.
 _KEPT = 64
@@ -28,13 +28,13 @@ class KeptFiles:
     def __init__(self, system: System) -> None:
         self._system = system
         self._files: dict[str, io.FileIO] = {}
-        # directory -> identity of the device that has this name
-        self._devices: dict[str, int | None] = {}
+        # directory -> identity of its device
+        self._devices: dict[str, int] = {}
 
-    def follow(self, directory: str, identity: int | None) -> None:
-        """Close the files in a directory of a device, if another device has this name now.
+    def follow(self, directory: str, identity: int) -> None:
+        """Close the files in the directory of a device if the name belongs to another device now.
 
-        :param identity: a number that no other device has; None if there is no device.
+        :param identity: a number that differs between devices.
         """
         if self._devices.get(directory) != identity:
             self._devices[directory] = identity
@@ -66,8 +66,4 @@ class KeptFiles:
 
     def read_int(self, path: str) -> int | None:
         """As :meth:`.System.read_int`."""
-        text = self.read(path)
-        try:
-            return None if text is None else int(text, 0)
-        except ValueError:
-            return None
+        return as_int(self.read(path))

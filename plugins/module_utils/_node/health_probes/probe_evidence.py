@@ -190,7 +190,7 @@ class RailEvidence:
         self._interrupted = float("-inf")
 
     def interrupt(self, now: float) -> None:
-        """Note that the link of this port was lost or came back, or that this node has lost replies. Losses at this
+        """Record a change of the link of this port, or replies that the kernel of this node dropped. Losses at this
         time do not count as packet loss.
         """
         self._interrupted = now

@@ -32,8 +32,8 @@ _SUSPECTS, _WITNESSES = 2, 2
 _AROUND, _VLAN, _SMALLEST = 18, 4, 64
 # Bytes of a small request with its IP header.
 _SMALL = {False: 46, True: 56}
-# How many times as many requests a partner gets that has to show that it is healthy as the others together.
-_MOSTLY = 3
+# Requests to a partner whose recovery is tested, as a multiple of the requests to all active partners.
+_RECOVERY_REQUESTS = 3
 # Full-size packets in a turn that measure again what a lost one showed.
 _REPEATED = 2
 
@@ -133,7 +133,7 @@ class Pace:
         return requests
 
     def _regular(self, now: float, passed: float, active: t.Sequence[int]) -> list[Request]:
-        # most requests go to a partner that has to show that it does not lose packets any more
+        # most requests test the recovery of one partner
         unclear = [number for number in self._unclear(now) if number in active][:1]
         evidence = self._evidence
         measuring = bool(unclear) or (evidence.loss.named and _unclear(evidence.loss, now))
@@ -145,7 +145,7 @@ class Pace:
         self._credit = min(self._credit + passed * rate, 2 * rate + 1)
         count = int(self._credit)
         self._credit -= count
-        chosen = [*active, *unclear * _MOSTLY * len(active)]
+        chosen = [*active, *unclear * _RECOVERY_REQUESTS * len(active)]
         requests = [self._in_turn(chosen) for _packet in range(count)]
         if self._full_at is None:
             self._full_at = now + self.full_every / 4

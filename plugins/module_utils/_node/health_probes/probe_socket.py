@@ -32,7 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.icmp
 
 # From linux/socket.h, linux/in.h and linux/in6.h.
 _SO_ATTACH_FILTER, _SO_RCVBUFFORCE, _SO_TIMESTAMPNS, _SO_RXQ_OVFL = 26, 33, 35, 40
-# Bytes of replies that the kernel keeps for a process that is busy: those of a burst of several seconds.
+# Bytes of unread replies that the kernel keeps: those of a burst of several seconds.
 _BUFFER = 1 << 20
 _IP_RECVTOS, _IPV6_RECVTCLASS = 13, 66
 # The bits of the traffic class that routers set to 3 under congestion, and the value that allows them to (RFC 3168).
@@ -96,11 +96,11 @@ class ProbeSocket:
         self._payloads = [self._token + bytes(size - _TOKEN) for size in (small, payload_size(mtu, self._ip.headers))]
         # the checksum of a request without its sequence number
         self._sums = [checksum(self._request(payload, 0, 0)) for payload in self._payloads]
-        # replies that the kernel has dropped because the process did not read them
+        # unread replies that the kernel has dropped
         self.dropped = 0
         self._index = socket.if_nametoindex(netdev)
         self._netdev = netdev
-        # stays open, because it is read every second; the kernel answers ENODEV after the interface was removed
+        # read every second; the kernel returns ENODEV after the removal of the interface
         self._changes: io.FileIO | None = None
         with contextlib.suppress(OSError):
             self._changes = io.FileIO("/sys/class/net/%s/carrier_changes" % netdev)

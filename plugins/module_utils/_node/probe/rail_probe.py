@@ -24,10 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_r
 # Sizes of packets, in bytes, for finding the MTU of a path.
 USUAL_MTUS = (576, 1280, 1500, 2044, 4092, 4200, 9000)
 SMALL = 96
-# perftest writes this if other work on the processors made its samples useless. Its report then has no numbers, and it
-# ends with 0 (get_clock.c, and -F in perftest_parameters.c).
+# perftest writes this if it cannot calibrate the processor clock. Its report then has no numbers, and its exit status
+# is 0 (get_clock.c, and -F in perftest_parameters.c).
 CLOCK = "Correlation coefficient"
-UNMEASURED = "perftest could not measure the clock of the processor, which other work occupies"
+UNMEASURED = "perftest could not calibrate the processor clock on a busy node"
 ARP_PATIENCE = 0.5
 # Returns the servers of the partner for these rails.
 Served = t.Callable[[t.Sequence[str]], t.Sequence[Result]]

@@ -34,7 +34,8 @@ _CODES = {
     "rdma": {PATH: "RV881", LEAF: "RV882", RAIL: "RV883"},
 }
 FAILS, SLOW = "fails", "is slow"
-_WHEN = {SENDS: " when it sends", RECEIVES: " when it receives"}
+# Kind of a cause -> what its transfers with partners show; without an entry, what all failed probes show.
+_DIRECTIONS = {SENDS: "sends slowly to", RECEIVES: "receives slowly from"}
 # The number of nodes that a line names.
 _NAMED = 3
 
@@ -55,8 +56,8 @@ def report(run: Run, layer: str, bad: t.Sequence[Probe], good: t.Sequence[Probe]
     for cause in find(results, leaves).causes if bad else ():
         if cause.kind in PORTS:
             partners = [node for node in cause.partners() if (node, cause.rail) in succeeds]
-            how = fault + _WHEN.get(cause.kind, "")
-            text = "with %s it %s, and they succeed with others" % (first_of(partners, _NAMED), how)
+            how = _DIRECTIONS.get(cause.kind, fault + " with")
+            text = "the port %s %s, which succeed with other nodes" % (how, first_of(partners, _NAMED))
             run.evidence[layer, str(cause.node), cause.rail] = text
             continue
         gbits = [float(results[each].transfer.get("gbits") or 0) for each in cause.bad] if fault == SLOW else []

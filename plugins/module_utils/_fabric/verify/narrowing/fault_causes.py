@@ -20,7 +20,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.pair_purposes import Leaves
 
 PORT, PATH, LEAF, RAIL = "port", "path", "leaf", "rail"
-# A port that is slow in one direction.
+# Slow transfers of a port in one direction.
 SENDS, RECEIVES = "sends", "receives"
 PORTS = (SENDS, RECEIVES, PORT)
 # Kind of a cause -> its price. Finer kinds come first.
@@ -41,7 +41,7 @@ class Result(t.NamedTuple):
     """The result of one test of a rail between two nodes.
 
     :param ends: the client and the server. :param bad: whether it failed, or was too slow.
-    :param slow: whether it is bad only because data from the client to the server was too slow.
+    :param slow: whether it only was too slow, which concerns the direction from the client to the server.
     """
 
     rail: str

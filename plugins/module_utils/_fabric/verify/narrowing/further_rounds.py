@@ -54,7 +54,10 @@ def rounds(results: t.Sequence[Result], leaves: t.Mapping[Place, Leaves], batch:
 
 
 class _End(t.NamedTuple):
-    """The port of a failed test. ``sends``: whether only the direction from or to it is tested; None: either."""
+    """The port of a failed test.
+
+    :param sends: True: test only what it sends. False: test only what it receives. None: test any direction.
+    """
 
     node: str
     rail: str
@@ -127,7 +130,7 @@ class _Partners:
     def _choose_path(self, failed: Result, ends: t.Sequence[Leaves], count: int) -> None:
         """Choose pairs between the working nodes of two leaves, each node once if possible.
 
-        :param ends: the leaves of the client and the server, if only the direction between them is tested.
+        :param ends: the leaves of the two ends; after a slow transfer, those of the client and of the server.
         """
         one, other = (list(self._good.get(failed.rail, {}).get(leaves, ())) for leaves in ends)
         for shift in range(len(other)):
