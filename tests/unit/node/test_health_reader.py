@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.health.healt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_observed import Observed, Unread
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_reader import RailReader
 from ansible_collections.railyard.fabric.plugins.module_utils._node.health.health_readers import RailReaders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.health.kept_files import KeptFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from lab.leaf import lldp_frame
 from tests.unit.node import test_interfaces
@@ -100,6 +101,57 @@ def test_counters_are_those_of_the_thresholds_and_a_new_device_is_another_one(ma
     again = reader.read()
     assert isinstance(again, Observed) and again.rdma
     assert again.rdma.ports[ports[0]].counters["symbol_error"] == 8 and again.rdma.identity == seen.rdma.identity
+
+
+def test_open_files_follow_deleted_files_and_devices_with_the_same_name(tmp_path: Path) -> None:
+    """As after a reload of a driver, and after two interfaces exchange their names."""
+    tree = Tree(tmp_path)
+    place = "/sys/class/net/eth1"
+    tree.write(place + "/speed", "100000")
+    files = KeptFiles(tree.system())
+    files.follow(place, 3)
+    assert files.read_int(place + "/speed") == 100000
+    (tmp_path / "sys/class/net/eth1/speed").unlink()
+    assert files.read(place + "/speed") is None
+    tree.write(place + "/speed", "200000")
+    assert files.read_int(place + "/speed") == 200000
+    # the open file still exists, with another name
+    (tmp_path / "sys/class/net/eth1").rename(tmp_path / "sys/class/net/eth2")
+    tree.write(place + "/speed", "400000")
+    assert files.read_int(place + "/speed") == 200000
+    files.follow(place, 4)
+    assert files.read_int(place + "/speed") == 400000
+    # more files than stay open
+    for number in range(100):
+        tree.write("%s/%d" % (place, number), str(number))
+    assert [files.read_int("%s/%d" % (place, number)) for number in range(100)] == list(range(100))
+    files.close()
+
+
+def test_gid_is_found_again_at_another_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel assigns other indices after the address was removed and added."""
+    monkeypatch.setattr(health_reader, "Rtnetlink", kernel_with([]))
+    tree, port = Tree(tmp_path), "/sys/class/infiniband/mlx5_1/ports/1"
+    empty, own = ":".join(["0000"] * 8), "0000:0000:0000:0000:0000:ffff:ac10:0bc9"
+    for name, text in (("state", "4: ACTIVE"), ("link_layer", "Ethernet"), ("gids/0", own), ("gids/1", empty)):
+        tree.write("%s/%s" % (port, name), text)
+    for index in (0, 1):
+        tree.write("%s/gid_attrs/types/%d" % (port, index), "RoCE v2")
+    reader = RailReader(tree.system(), rail(rdma="mlx5_1", address="172.16.11.201/24"))
+
+    def found() -> frozenset[str] | None:
+        seen = reader.read()
+        assert isinstance(seen, Observed) and seen.rdma
+        return seen.rdma.gids
+
+    assert found() == {"172.16.11.201"}
+    tree.write(port + "/gids/0", empty)
+    assert found() == frozenset()
+    tree.write(port + "/gids/1", own)
+    assert found() == {"172.16.11.201"}
+    tree.write(port + "/gid_attrs/types/1", "IB/RoCE v1")
+    assert found() == frozenset()
+    reader.close()
 
 
 def test_a_state_that_cannot_be_read_is_unknown_and_not_a_fault(machine: Machine) -> None:
