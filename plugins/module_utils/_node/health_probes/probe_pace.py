@@ -160,7 +160,8 @@ class Pace:
     def _full_size(self, answering: t.Sequence[int]) -> list[Request]:
         """Return the regular full-size request, to the partner that had none for the longest time.
 
-        A partner that lost them gets one each time, to see when they pass again: another one, or else this one.
+        If partners lost such requests, another request tests the recovery of one of them. Without credit for both, only
+        the recovery is tested.
         """
         partners = self._evidence.partners
         chosen = sorted(answering, key=lambda each: self._full_sent.get(each, 0))
