@@ -7,9 +7,9 @@ The parts of ``--lab`` run sequentially, because each has guests. The other part
 N at a time (default: 3). Every part runs to its end, even if others fail. ``--resume`` skips parts that have passed
 with the same content of the checkout.
 
-At the end it prints the slowest tests, the skipped tests with their reasons, and one line of totals. The exit status is
-1 if anything failed. The output of each part is in tests/output/parts/PART.log. If this program is interrupted or
-terminated, it interrupts its parts and waits until they have ended.
+At the end it prints the slowest tests, the skipped and failed tests with their reasons, and one line of totals. The
+exit status is 1 if anything failed. The output of each part is in tests/output/parts/PART.log. If this program is
+interrupted or terminated, it interrupts its parts and waits until they have ended.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def busy_seconds() -> tuple[float, float]:
 
 
 def summary(parts: t.Sequence[Part]) -> list[str]:
-    """Return the lines of the summary: the slowest tests, skipped tests, and the totals."""
+    """Return the lines of the summary: the slowest tests, skipped tests, failed tests, and the totals."""
     lines = ["", "Slowest parts (elapsed time; processor time without guests and servers):"]
     for part in sorted(parts, key=lambda each: -each.seconds):
         lines.append("  %9s  %5.0f s  %s" % (minutes(part.seconds), part.processor, part.name))
@@ -175,6 +175,11 @@ def summary(parts: t.Sequence[Part]) -> list[str]:
         lines += ["  %9s  %s" % (minutes(seconds), name) for name, seconds in files.most_common(SLOWEST)]
     lines.append("Skipped tests: %s" % (sum(reasons.values()) or "none"))
     lines += ["  %4d  %s. To run: %s" % (count, *each) for each, count in reasons.most_common()]
+    for part in parts:
+        failures = [failure for found in part.found() for failure in found["failures"]]
+        lines += ["FAILED (%s) %s: %s" % (part.name, *failure) for failure in failures]
+        if part.rc and not failures:
+            lines.append("FAILED (%s): make ended with %d" % (part.name, part.rc))
     totals = sum((part.counts() for part in parts), collections.Counter())
     lines.append("")
     lines.append(", ".join("%d %s" % (totals[key], key) for key in OUTCOMES))

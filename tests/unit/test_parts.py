@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -29,10 +30,17 @@ priority:
 tests:
 	mkdir -p $$RAILYARD_RESULTS; cp results.json $$RAILYARD_RESULTS/1.json
 red:
-	mkdir -p $$RAILYARD_RESULTS; sed 's/"failed": 0/"failed": 2/' results.json >$$RAILYARD_RESULTS/1.json; exit 1
+	mkdir -p $$RAILYARD_RESULTS; cp red.json $$RAILYARD_RESULTS/1.json; exit 1
 """
-RESULTS = """{"files": {"tests/unit/test_docs.py": 3.2}, "passed": 5, "failed": 0, "skipped": 1,
- "skips": [["tests/unit/test_docs.py", "needs root"]]}"""
+RESULTS = {
+    "files": {"tests/unit/test_docs.py": 3.2},
+    "passed": 5,
+    "failed": 0,
+    "skipped": 1,
+    "skips": [["tests/unit/test_docs.py", "needs root"]],
+    "failures": [],
+}
+RED = {**RESULTS, "failed": 2, "failures": [["tests/unit/test_docs.py::test_%s" % name, "no"] for name in "ab"]}
 Run = t.Callable[..., "tuple[int, list[str]]"]
 
 
@@ -40,7 +48,8 @@ Run = t.Callable[..., "tuple[int, list[str]]"]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """The program in a folder with a Makefile of its own: exit status and lines."""
     (tmp_path / "Makefile").write_text(MAKEFILE, encoding="utf-8")
-    (tmp_path / "results.json").write_text(RESULTS, encoding="utf-8")
+    for name, results in (("results", RESULTS), ("red", RED)):
+        (tmp_path / (name + ".json")).write_text(json.dumps(results), encoding="utf-8")
     monkeypatch.setattr(parts, "ROOT", tmp_path)
     monkeypatch.setattr(parts, "OUTPUT", tmp_path / "output")
     monkeypatch.setattr(parts, "content", lambda: "the same")
@@ -65,6 +74,34 @@ def test_every_part_runs_to_its_end_and_a_failure_counts(run: Run) -> None:
     rc, lines = run("bad", "ok", "red")
     assert (rc, lines[-1]) == (1, "6 passed, 3 failed, 1 skipped")
     assert "  it is broken" in lines
+    assert [line for line in lines if line.startswith("FAILED")] == [
+        "FAILED (bad): make ended with 2",
+        "FAILED (red) tests/unit/test_docs.py::test_a: no",
+        "FAILED (red) tests/unit/test_docs.py::test_b: no",
+    ]
+
+
+def test_failed_and_skipped_tests_are_in_the_results(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "import pytest\ndef test_a(): assert 1 == 2\ndef test_b(): pytest.skip('later')\ndef test_c(): pass\n"
+    )
+    program = "import sys, pytest; from pathlib import Path; from tests.results import Results;"
+    program += "place, *words = sys.argv[1:]; pytest.main(words, plugins=[Results(Path(place))])"
+    argv = [
+        sys.executable,
+        "-c",
+        program,
+        str(tmp_path / "results"),
+        "-c/dev/null",
+        "--rootdir=%s" % tmp_path,
+        str(file),
+    ]
+    subprocess.run(argv, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    (found,) = (json.loads(path.read_text()) for path in (tmp_path / "results").iterdir())
+    assert [found[outcome] for outcome in parts.OUTCOMES] == [1, 1, 1]
+    assert found["failures"] == [["test_it.py::test_a", "assert 1 == 2"]]
+    assert found["skips"] == [["test_it.py", "later"]]
 
 
 def test_parts_with_guests_follow_one_another(run: Run, tmp_path: Path) -> None:

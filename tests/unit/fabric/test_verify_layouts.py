@@ -510,7 +510,9 @@ def test_a_small_mtu_on_the_path_of_a_bond_names_the_leaf_ports_of_all_members()
         info["lldp"] = []
     world.lose(NODE, "stor3", {"small": True, "path_mtu": 1500})
     cause = only_failure(world.document(), "RV802", NODE, "stor3")["cause"]
-    assert cause.startswith("the MTU of the leaf port leaf1 swp3s2 or the leaf port leaf2 swp3s2 is smaller; with ai-")
+    assert cause.startswith(
+        "the MTU of the leaf port leaf1 swp3s2 or the leaf port leaf2 swp3s2 is smaller; the port fails with ai-"
+    )
 
 
 def test_vlans_of_one_port_have_one_cable() -> None:
