@@ -15,6 +15,7 @@ import random
 import subprocess
 import threading
 import typing as t
+from unittest import mock
 
 import pytest
 
@@ -104,7 +105,8 @@ def link_down_in_attach(rig: Rig, number: int) -> None:
     pod, agent = rig.agents.pod("victim-%d" % number), rig.agents.agent()
     timer = rig.random_moment(lambda: rig.node.leaf("ip", "link", "set", "leaf2", "down"))
     # after the check of the carrier, the attach succeeds
-    assert rig.attach(agent, pod) in ("", "carrier")
+    with mock.patch.object(pod_links, "PATIENCE", 0.5):
+        assert rig.attach(agent, pod) in ("", "carrier")
     timer.join()
     rig.node.leaf("ip", "link", "set", "leaf2", "up")
     rig.end(pod)
@@ -124,7 +126,8 @@ def silent_gateway(rig: Rig, number: int) -> None:
     rig.write(gateway_check=True)
     pod = rig.agents.pod("victim-%d" % number)
     rig.node.leaf("ip", "address", "add", "172.16.11.254/24", "dev", "leaf1")
-    assert rig.attach(rig.agents.agent(), pod) == "gateway"
+    with mock.patch.object(pod_links, "GATEWAY", 0.5):
+        assert rig.attach(rig.agents.agent(), pod) == "gateway"
     rig.node.leaf("ip", "address", "flush", "dev", "leaf1", "scope", "global")
     rig.write()
     pod.end()
@@ -190,7 +193,6 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_leaves_nothing_and_no_slot_is_given_twice(fault: t.Callable[[Rig, int], None]) -> None:
     def scenario(node: LiveNode) -> None:
-        pod_links.PATIENCE, pod_links.GATEWAY = 0.5, 0.5
         rig = Rig(node)
         before = node_state()
         for number in range(TIMES):
