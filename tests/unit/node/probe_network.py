@@ -109,7 +109,7 @@ class Network:
         return self.prober.verdicts(self.now)
 
     def seconds_until(self, condition: t.Callable[[dict[str, ProbeVerdict]], bool], most: float = 600.0) -> float:
-        """Return the seconds after which the verdicts are so; infinity if they are not in time."""
+        """Return the seconds until the condition is true; infinity after ``most`` seconds."""
         began = self.now
         while self.now - began < most:
             if condition(self.second()):

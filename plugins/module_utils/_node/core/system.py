@@ -79,9 +79,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def as_int(text: str | None) -> int | None:
-    """Return the number in an attribute; None without one."""
+    """Return the integer in the text of an attribute, or None if there is no integer."""
     try:
-        return None if text is None else int(text, 0)
+        return int(text or "", 0)
     except ValueError:
         return None
 

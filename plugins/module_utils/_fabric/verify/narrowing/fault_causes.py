@@ -41,7 +41,7 @@ class Result(t.NamedTuple):
     """The result of one test of a rail between two nodes.
 
     :param ends: the client and the server. :param bad: whether it failed, or was too slow.
-    :param slow: whether it only was too slow, which concerns the direction from the client to the server.
+    :param slow: whether the only problem is the speed from the client to the server.
     """
 
     rail: str
